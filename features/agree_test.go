@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// claims are the functions without arguments and the kernel that brought what
-// they tell of.
+// claims are the functions without arguments, each with the first kernel that has the
+// feature.
 var claims = []struct {
 	name  string
 	since string
@@ -35,9 +35,9 @@ var claims = []struct {
 	{"HaveSQPoll", "5.13", features.HaveSQPoll}, // without a capability
 }
 
-// agree fails when the kernel and the claim differ. Where a feature is missing
-// the kernel must be older than claimed; on the kernels of the lanes, which
-// carry no features back, it must be there only if it is not.
+// agree fails when the kernel and the claim differ. Where a feature is missing, the kernel
+// must be older than claimed. The kernels of the lanes have no backports, so there a
+// feature must be missing on an older kernel.
 func agree(t *testing.T, since string, err error) {
 	t.Helper()
 	want, perr := probe.ParseVersion(since)
@@ -48,7 +48,7 @@ func agree(t *testing.T, since string, err error) {
 	older := have.Less(want)
 	switch {
 	case err == nil && older && os.Getenv(ringtest.LaneEnv) != "":
-		t.Errorf("Linux %s has it, although it is said to need %s", have, want)
+		t.Errorf("Linux %s has it, although the claim is %s", have, want)
 	case errors.Is(err, errors.ErrUnsupported) && older:
 		if !strings.Contains(err.Error(), "needs Linux ") {
 			t.Errorf("%q does not name a version", err)
@@ -65,7 +65,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// tables are those of a report by name.
+// tables returns the tables of a report by name.
 func tables(r probe.Report) map[string][]probe.Entry {
 	return map[string][]probe.Entry{"feature": r.Features, "op": r.Ops, "setup": r.Setup,
 		"register": r.Register, "enter": r.Enter, "behaviour": r.Behaviours}
@@ -89,7 +89,8 @@ func TestTableClaims(t *testing.T) {
 	}
 }
 
-// Every function is claimed, so that none goes untested.
+// TestClaimsComplete checks that every function of the package has a claim, so that each is
+// tested.
 func TestClaimsComplete(t *testing.T) {
 	ringtest.NeedTree(t)
 	claimed := map[string]bool{"HaveOp": true, "HaveSetup": true, "HaveRegister": true, "HaveFeature": true}
@@ -115,7 +116,7 @@ func TestClaimsComplete(t *testing.T) {
 
 var versionAtEnd = regexp.MustCompile(`(\d\.\d+)\)?\s*$`)
 
-// TestSince compares the versions with those that package uring documents.
+// TestSince compares the versions with those in the documentation of package uring.
 func TestSince(t *testing.T) {
 	ringtest.NeedTree(t)
 	r := probe.Collect()
@@ -136,14 +137,14 @@ func TestSince(t *testing.T) {
 		}
 		for _, e := range p.table {
 			if got, ok := since[e.Name]; !ok || got != e.Since {
-				t.Errorf("%s%s: uring says %q, features %q", p.prefix, e.Name, got, e.Since)
+				t.Errorf("%s%s: uring has %q, features has %q", p.prefix, e.Name, got, e.Since)
 			}
 		}
 	}
 }
 
-// documented returns the version at the end of the comment of each constant
-// whose name, or whose value, is named with the prefix.
+// documented returns the version at the end of the comment of each constant whose name or
+// value has the prefix.
 func documented(t *testing.T, file, prefix string) map[string]string {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -155,7 +156,7 @@ func documented(t *testing.T, file, prefix string) map[string]string {
 		if !ok || len(spec.Values) != 1 || spec.Comment == nil {
 			return true
 		}
-		name := spec.Names[0].Name // the kernel's, in internal/abi
+		name := spec.Names[0].Name // the kernel's constants, in internal/abi
 		if sel, ok := spec.Values[0].(*ast.SelectorExpr); ok {
 			name = sel.Sel.Name
 		}
@@ -168,7 +169,7 @@ func documented(t *testing.T, file, prefix string) map[string]string {
 	return since
 }
 
-// TestFunctionsAndReport asks the functions with an argument what the report lists.
+// TestFunctionsAndReport checks that the functions with an argument agree with the report.
 func TestFunctionsAndReport(t *testing.T) {
 	ringtest.NeedRing(t)
 	r := probe.Collect()
@@ -183,7 +184,7 @@ func TestFunctionsAndReport(t *testing.T) {
 	} {
 		for _, e := range table.entries {
 			if err := table.have(e.Number); (err == nil) != e.Supported {
-				t.Errorf("%s: %v, the report says %v", e.Name, err, e.Supported)
+				t.Errorf("%s: got %v, the report has %v", e.Name, err, e.Supported)
 			}
 		}
 	}

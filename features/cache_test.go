@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// counting makes the host count how often it opens a ring.
+// counting makes the host count how often a ring is opened.
 func counting(h *host) *int {
 	n := new(int)
 	open := h.open
@@ -26,7 +26,7 @@ func TestCaching(t *testing.T) {
 	tests := []struct {
 		errno syscall.Errno
 		env   probe.Environment
-		opens int // for three questions
+		opens int // for three calls
 	}{
 		{syscall.EPERM, probe.Environment{Seccomp: off}, 1},
 		{syscall.ENOSYS, probe.Environment{Seccomp: off}, 1},
@@ -36,14 +36,14 @@ func TestCaching(t *testing.T) {
 		{syscall.ENOMEM, probe.Environment{Seccomp: off}, 3},
 		{syscall.EAGAIN, probe.Environment{Seccomp: off}, 3},
 		{syscall.EINTR, probe.Environment{Seccomp: off}, 3},
-		{syscall.ENOMEM, memlock, 3}, // forbidden, but others may free memory
+		{syscall.ENOMEM, memlock, 3}, // forbidden because of memory, which other processes may free
 	}
 	for _, test := range tests {
 		h := fake(setupError(test.errno), syscall.EBADF, test.env)
 		opens := counting(h)
 		for _, ask := range []func() error{h.haveIOURing, func() error { return h.haveOp(uring.OpRead) }, h.haveIOURing} {
 			if ask() == nil {
-				t.Errorf("%v: usable", test.errno)
+				t.Errorf("%v: io_uring is usable, want an error", test.errno)
 			}
 		}
 		if *opens != test.opens {
@@ -52,8 +52,8 @@ func TestCaching(t *testing.T) {
 	}
 }
 
-// A shortage passes; the answer after it is kept, and the part that was asked
-// meanwhile is not lost.
+// A shortage ends. The result after it is cached, and a feature that was asked for during
+// the shortage is tried again.
 func TestRecovery(t *testing.T) {
 	ringtest.NeedRing(t)
 	h := newHost()
@@ -76,11 +76,11 @@ func TestRecovery(t *testing.T) {
 	}
 	before := *opens
 	if err := h.have(multishotPoll); err != first || *opens != before {
-		t.Errorf("asked again: %v, then %v", first, err)
+		t.Errorf("the next calls returned %v, then %v", first, err)
 	}
 }
 
-// A shortage that begins after rings were found to work is not kept either.
+// A shortage that begins after a ring was opened successfully is not cached either.
 func TestShortageDuringTrial(t *testing.T) {
 	ringtest.NeedRing(t)
 	h := newHost()
@@ -98,7 +98,7 @@ func TestShortageDuringTrial(t *testing.T) {
 	}
 }
 
-// RINGSIDE_BACKEND=plain forbids at once and is not remembered.
+// RINGSIDE_BACKEND=plain forbids io_uring at once, and its result is not cached.
 func TestOverride(t *testing.T) {
 	ringtest.NeedRing(t)
 	h := newHost()
@@ -129,7 +129,7 @@ func TestOverride(t *testing.T) {
 		t.Errorf("with %q: %v", value, err)
 	}
 	if r := h.collect(); len(r.Notes) == 0 || r.Notes[0].About != EnvBackend {
-		t.Errorf("a value without meaning is not noted: %+v", r.Notes)
+		t.Errorf("the notes do not name an invalid value: %+v", r.Notes)
 	}
 	value = "plain"
 	if err := h.haveIOURing(); !errors.Is(err, ErrForbidden) {
@@ -163,7 +163,7 @@ func TestConcurrentProbes(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// One for the facts, at most one for registers, and one or two per trial.
+	// One ring for the facts, at most one for registers, and one or two for each trial.
 	if most := 2 + 2*len(behaviours); opens > most {
 		t.Errorf("opened %d rings, want at most %d", opens, most)
 	}

@@ -21,18 +21,18 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// childEnv holds a situation in JSON and turns the test binary into a child
-// that puts itself into it and prints its report.
+// childEnv holds a situation in JSON. It turns the test binary into a child that enters the
+// situation and prints its report.
 const childEnv = "RINGSIDE_TEST_FEATURES"
 
-// situation is what a process finds itself in. Zero changes nothing.
+// situation is the environment of a process. Its zero value changes nothing.
 type situation struct {
-	Errno   syscall.Errno // of a filter
+	Errno   syscall.Errno // errno of a seccomp filter
 	UID     int
 	Memlock uint64 // bytes
 	Files   uint64 // descriptors
 
-	Namespace bool // as root of a user namespace of its own
+	Namespace bool // as root of a new user namespace
 }
 
 // child returns the exit code.
@@ -47,7 +47,7 @@ func child(spec string) int {
 		return 1
 	}
 	out := childReport{Report: probe.Collect()}
-	if s.Files != 0 { // the shortage ends
+	if s.Files != 0 { // the shortage ends here
 		if err := setLimit(unix.RLIMIT_NOFILE, 256); err != nil {
 			out.Error = err.Error()
 		}
@@ -90,10 +90,10 @@ func (s *situation) enter() error {
 	return nil
 }
 
-// childReport is what a child prints.
+// childReport is the output of a child.
 type childReport struct {
 	probe.Report
-	Again string // a second answer about rings
+	Again string // the second result of HaveIOURing
 	Error string
 }
 
@@ -105,7 +105,7 @@ func report(t *testing.T, s situation, env ...string) childReport {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	// The race detector would make each child sleep for a second at its end.
+	// The race detector would make each child sleep for a second before its exit.
 	cmd.Env = append(append(os.Environ(), childEnv+"="+string(spec), "GORACE=atexit_sleep_ms=0"), env...)
 	cmd.Stderr = os.Stderr
 	if s.Namespace {
@@ -137,7 +137,7 @@ func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 				t.Errorf("%s %s: %s", kind, e.Name, e.Answer)
 			}
 			if e.Reason != "" || e.Remedy != "" {
-				t.Errorf("%s %s repeats the reason of the whole report", kind, e.Name)
+				t.Errorf("%s %s repeats the reason of the report", kind, e.Name)
 			}
 		}
 	}
@@ -160,9 +160,9 @@ func TestUnderFilterUnprivileged(t *testing.T) {
 	underFilter(t, situation{Errno: syscall.EPERM, UID: nobody}, "seccomp")
 }
 
-// underFilter returns the report of a child under a filter, which must be the
-// reason. Where the sysctl forbids io_uring anyway, it is named first when the
-// filter gives the same answer.
+// underFilter returns the report of a child under a filter, which must be the reason. Where
+// the sysctl also forbids io_uring, the sysctl is named first when the filter returns the
+// same errno.
 func underFilter(t *testing.T, s situation, reason string) childReport {
 	t.Helper()
 	policy := features.PolicySeccomp
@@ -174,8 +174,8 @@ func underFilter(t *testing.T, s situation, reason string) childReport {
 	return r
 }
 
-// RINGSIDE_BACKEND=plain wins over everything, and what the kernel says of
-// itself stays visible where it answers queries.
+// RINGSIDE_BACKEND=plain overrides everything else. The facts that the kernel reports by a
+// query stay visible.
 func TestSwitchedOff(t *testing.T) {
 	ringtest.NeedRing(t)
 	r := report(t, situation{}, features.EnvBackend+"=plain")
@@ -190,10 +190,9 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// 64 KiB of locked memory are what many systems give a user. Whether rings
-// count depends on the kernel; each trial alone fits, and the kernel gives the
-// memory of closed rings back in its own time, which must not make a feature
-// look forbidden.
+// 64 KiB of locked memory are the default limit of many systems for a user. Whether rings
+// count depends on the kernel. Each trial fits into the limit by itself. The kernel frees
+// the memory of closed rings with a delay, which must not make a feature appear forbidden.
 func TestMemlock64K(t *testing.T) {
 	ringtest.NeedRing(t)
 	ringtest.NeedUser(t, lonely())
@@ -221,15 +220,14 @@ func TestMemlock64K(t *testing.T) {
 	}
 	root := report(t, situation{Memlock: 64 << 10})
 	if len(root.Notes) != 0 || !root.Memlock.Exempt {
-		t.Errorf("root is exempt, but %+v, notes %+v", root.Memlock, root.Notes)
+		t.Errorf("root is exempt from the limit, but got %+v, notes %+v", root.Memlock, root.Notes)
 	}
 }
 
-// lonely returns a user who has no other process: locked memory is counted per
-// user.
+// lonely returns a user without other processes: locked memory is counted per user.
 func lonely() int { return 1<<20 + os.Getpid() }
 
-// Root of a user namespace has the capability there, which does not lift the
+// Root of a user namespace has the capability in that namespace, which does not lift the
 // limit.
 func TestMemlockInNamespace(t *testing.T) {
 	ringtest.NeedRing(t)
@@ -248,8 +246,7 @@ func TestMemlockInNamespace(t *testing.T) {
 	}
 }
 
-// needNamespaces skips the test where the system does not permit making a user
-// namespace.
+// needNamespaces skips the test where the system does not permit user namespaces.
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
@@ -268,14 +265,14 @@ func namespace() *syscall.SysProcAttr {
 	}
 }
 
-// One page is too little for a ring, where rings count.
+// One page is too little memory for a ring where rings count.
 func TestMemlockTooSmall(t *testing.T) {
 	ringtest.NeedRing(t)
 	ringtest.NeedUser(t, lonely())
 	r := report(t, situation{UID: lonely(), Memlock: 4 << 10})
 	switch r.Answer {
 	case probe.Yes:
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "rings do not count here") {
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "needs a kernel on which rings count as locked memory") {
 			t.Errorf("notes %+v", r.Notes)
 		}
 	default:
@@ -283,7 +280,7 @@ func TestMemlockTooSmall(t *testing.T) {
 	}
 }
 
-// Without free descriptors nothing can be told, and nothing is remembered.
+// Without free descriptors the result is inconclusive, and nothing is cached.
 func TestShortOfDescriptors(t *testing.T) {
 	ringtest.NeedRing(t)
 	r := report(t, situation{Files: 3})
@@ -295,11 +292,11 @@ func TestShortOfDescriptors(t *testing.T) {
 	}
 }
 
-// The sysctl concerns the whole machine, so this runs only on the machine of a
+// The sysctl applies to the whole machine, so this test runs only on the machine of a
 // kernel lane.
 func TestSysctl(t *testing.T) {
 	if os.Getenv(ringtest.LaneEnv) == "" {
-		t.Skip("needs a kernel lane, whose sysctls concern nobody else")
+		t.Skip("needs a kernel lane, where changing a sysctl affects no other process")
 	}
 	ringtest.NeedKernel(t, "kernel.io_uring_disabled", "6.6")
 	const nobody = 65534

@@ -4,7 +4,7 @@
 
 package features_test
 
-// There is nothing to forbid on other systems.
+// Other systems have no io_uring to forbid.
 const childEnv = ""
 
 func child(string) int { return 1 }

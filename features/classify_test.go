@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// fake returns a host on which rings fail with err, in the given surroundings.
+// fake returns a host on which rings fail with err, in the given environment.
 func fake(err error, entered syscall.Errno, env probe.Environment) *host {
 	h := newHost()
 	h.os = "linux"
@@ -27,7 +27,7 @@ func fake(err error, entered syscall.Errno, env probe.Environment) *host {
 	return h
 }
 
-// setupError is what package uring returns for an errno.
+// setupError is the error that package uring returns for an errno.
 func setupError(errno syscall.Errno) error { return os.NewSyscallError("io_uring_setup", errno) }
 
 var (
@@ -48,8 +48,8 @@ func TestClassify(t *testing.T) {
 		env     probe.Environment
 		want    probe.Answer
 		policy  Policy
-		remedy  string // part of it
-		reason  string // part of it
+		remedy  string // Reason contains it
+		reason  string // Remedy contains it
 	}{
 		{"sysctl 2", syscall.EPERM, syscall.EBADF, probe.Environment{Release: modern, Disabled: new(2), Seccomp: off, InitialUser: true, Capabilities: admin},
 			probe.Forbidden, PolicySysctl, "sysctl -w kernel.io_uring_disabled=0", "kernel.io_uring_disabled is 2"},
@@ -155,7 +155,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// checkAnswer fails when an error matches more, or less, than its answer says.
+// checkAnswer fails when an error matches other sentinel errors than its result implies.
 func checkAnswer(t *testing.T, err error, a probe.Answer) {
 	t.Helper()
 	if got := errors.Is(err, ErrForbidden); got != (a == probe.Forbidden) {
@@ -172,8 +172,7 @@ func checkAnswer(t *testing.T, err error, a probe.Answer) {
 	}
 }
 
-// An inconclusive answer keeps its errno, unless that would make it look like
-// a conclusive one.
+// An inconclusive result keeps its errno, unless the errno would make it look conclusive.
 func TestInconclusive(t *testing.T) {
 	err := fake(setupError(syscall.EMFILE), syscall.EBADF, probe.Environment{}).haveIOURing()
 	if !errors.Is(err, syscall.EMFILE) {
@@ -183,7 +182,7 @@ func TestInconclusive(t *testing.T) {
 	checkAnswer(t, err, probe.Inconclusive)
 }
 
-// A part of io_uring is named in the answer about the whole.
+// Where io_uring is missing, the result for a part of it names that part.
 func TestPartOfNothing(t *testing.T) {
 	h := fake(setupError(syscall.ENOSYS), syscall.ENOSYS, probe.Environment{Release: "4.19.0", Seccomp: off})
 	for _, test := range []struct {
@@ -224,7 +223,7 @@ func TestOtherSystem(t *testing.T) {
 	}
 }
 
-// The answers of trials, on a host where rings work.
+// The results of trials on a host where rings work.
 func TestExplainFeature(t *testing.T) {
 	limited := probe.Environment{MemlockSoft: new(int64(65536))}
 	tests := []struct {
@@ -262,7 +261,7 @@ func TestExplainFeature(t *testing.T) {
 	}
 }
 
-// A probe for SQPOLL that is refused names the capability.
+// The result of a refused trial of SQPOLL names the capability.
 func TestRefusedSQPoll(t *testing.T) {
 	err := fake(nil, 0, probe.Environment{}).explainFeature(nameSQPoll, "5.11", answer("io_uring_setup", syscall.EPERM))
 	if f, ok := errors.AsType[*ForbiddenError](err); !ok || !strings.Contains(f.Remedy, "CAP_SYS_NICE") {

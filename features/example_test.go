@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// A program chooses once, at its start, and says why it does not use io_uring.
+// A program chooses its backend once, at its start, and logs why it does not use io_uring.
 func Example() {
 	log.SetOutput(os.Stderr)
 

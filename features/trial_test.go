@@ -14,14 +14,13 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// What the kernel says of itself and what trials find must be the same. Where
-// it does not answer queries the trials stand alone, and TestTableClaims judges
-// them.
+// The kernel's query and the trials must find the same features. Where the kernel does not
+// support the query, only TestTableClaims checks the trials.
 func TestQueryAndTrialsAgree(t *testing.T) {
 	ringtest.NeedKernel(t, "REGISTER_QUERY", "6.18")
 	asked, tried := newHost(), newHost()
 	if asked.queried() == nil {
-		t.Fatal("the kernel does not answer queries")
+		t.Fatal("needs a kernel with IORING_REGISTER_QUERY")
 	}
 	tried.query = func() (uring.KernelInfo, error) { return uring.KernelInfo{}, os.ErrInvalid }
 	a, b := asked.collect(), tried.collect()
@@ -34,27 +33,27 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 	} {
 		for i := range table.a {
 			if table.a[i].Answer != table.b[i].Answer {
-				t.Errorf("%s: asked %+v, tried %+v", table.name, table.a[i], table.b[i])
+				t.Errorf("%s: the query found %+v, the trial %+v", table.name, table.a[i], table.b[i])
 			}
 		}
 	}
-	// What neither the kernel nor package uring knows yet.
+	// Features that neither the kernel nor package uring knows yet.
 	for _, h := range []*host{asked, tried} {
 		for name, err := range map[string]error{
 			"op": h.haveOp(250), "setup": h.haveSetup(1 << 31), "register": h.haveRegister(1000),
 			"enter": h.haveEnter(1 << 31), "feature": h.haveFeature(1 << 31),
 		} {
 			if got, _, _ := describe(err); got != probe.Unsupported {
-				t.Errorf("%s beyond all: %v", name, err)
+				t.Errorf("an unknown %s: %v", name, err)
 			}
 		}
 	}
 }
 
-// Trials leave no descriptor and no memory in use.
+// Trials leave no descriptor open and no memory in use.
 func TestTrialsLeaveNothing(t *testing.T) {
 	ringtest.NeedRing(t)
-	newHost().collect() // whatever opens files once does so now
+	newHost().collect() // files that are opened once are opened now
 	before := descriptors(t)
 	for range 3 {
 		newHost().collect()
@@ -81,14 +80,14 @@ func descriptors(t *testing.T) map[string]string {
 	}
 	open := map[string]string{}
 	for _, e := range entries {
-		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // not the directory's own
+		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // except the descriptor of the directory itself
 			open[e.Name()] = target
 		}
 	}
 	return open
 }
 
-// A trial gives up what does not come, and takes back what it started.
+// A trial stops waiting for a completion that does not come, and cancels what it started.
 func TestTrialCancels(t *testing.T) {
 	ringtest.NeedRing(t)
 	err := newHost().withTrial(plain(), func(tr *trial) error {
@@ -106,7 +105,7 @@ func TestTrialCancels(t *testing.T) {
 		}
 		tr.until = time.Now().Add(time.Millisecond)
 		if cqe, err := tr.await(1); err == nil {
-			t.Errorf("the receive of nothing completed: %+v", cqe)
+			t.Errorf("a receive without data completed: %+v", cqe)
 		}
 		if err := tr.end(); err != nil {
 			return err

@@ -49,8 +49,7 @@ func BenchmarkDoTogether(b *testing.B) {
 	})
 }
 
-// BenchmarkQueue keeps 64 operations without effect in flight, each started by the
-// callback of one before.
+// BenchmarkQueue keeps 64 NOPs in flight; the callback of each starts the next.
 func BenchmarkQueue(b *testing.B) {
 	r := open(b, Options{Loops: 1})
 	var op Op

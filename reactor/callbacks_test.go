@@ -66,10 +66,10 @@ func TestCancelEndsOneOperation(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 		if err := r.Cancel(first); !errors.Is(err, ErrNotFound) {
-			t.Fatalf("cancel of what is over: %v", err)
+			t.Fatalf("cancel of an operation that has ended: %v", err)
 		}
 		if err := r.Cancel(ID{}); !errors.Is(err, ErrNotFound) {
-			t.Fatalf("cancel of nothing: %v", err)
+			t.Fatalf("cancel of an unknown ID: %v", err)
 		}
 		select {
 		case res := <-other:
@@ -96,9 +96,9 @@ func TestDoContext(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 		if res := r.DoContext(ctx, readOp(rfd, make([]byte, 1), 0)); !errors.Is(res.Cause, cause) {
-			t.Fatalf("with a context that is done: %+v", res)
+			t.Fatalf("Do with a cancelled context: %+v", res)
 		}
-		// What the cancelled read did not take is there for the next one.
+		// The cancelled read consumed no data: the next read gets it.
 		syscall.Write(wfd, []byte{7})
 		p := make([]byte, 1)
 		if res := r.DoContext(context.Background(), readOp(rfd, p, 0)); res.Res != 1 || p[0] != 7 {
@@ -108,7 +108,7 @@ func TestDoContext(t *testing.T) {
 	})
 }
 
-// TestEachOperationEndsOnce lets cancellations, some of them by timers, and data race.
+// TestEachOperationEndsOnce makes cancellations, some of them by timers, race with data.
 func TestEachOperationEndsOnce(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		rfd, wfd := pipe(t)
@@ -121,7 +121,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 			wg.Add(1)
 			fn := func(res Result) {
 				if calls.Add(1) != 1 {
-					t.Error("called twice")
+					t.Error("a callback was called twice")
 				}
 				switch {
 				case res.Res == 1:
@@ -154,7 +154,7 @@ func TestEachOperationEndsOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if ended.Load() != n {
-			t.Errorf("%d of %d ended", ended.Load(), n)
+			t.Errorf("%d operations ended, want %d", ended.Load(), n)
 		}
 		waitFor(t, func() bool { return r.Stats().InFlight == 0 })
 	})

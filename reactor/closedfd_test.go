@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// reuse closes a descriptor and gives its number to an empty file.
+// reuse closes a descriptor and reopens its number as an empty file.
 func reuse(t *testing.T, fd int) *os.File {
 	t.Helper()
 	other, err := os.CreateTemp(t.TempDir(), "other")
@@ -26,7 +26,7 @@ func reuse(t *testing.T, fd int) *os.File {
 	return other
 }
 
-// fillPipe writes until a pipe is full and returns how much fitted.
+// fillPipe writes until a pipe is full and returns the number of bytes.
 func fillPipe(t *testing.T, wr int) int {
 	t.Helper()
 	if err := syscall.SetNonblock(wr, true); err != nil {
@@ -49,9 +49,8 @@ func fillPipe(t *testing.T, wr int) int {
 	return n
 }
 
-// TestDescriptorClosedInFlight closes descriptors whose operations wait in the
-// kernel, and gives their numbers to a file: the operations still belong to the
-// old files, and end.
+// TestDescriptorClosedInFlight closes descriptors whose operations wait in the kernel, and
+// reuses their numbers for a file: the operations still refer to the old files, and end.
 func TestDescriptorClosedInFlight(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		start := func(op *Op) (chan Result, ID) {
@@ -65,7 +64,7 @@ func TestDescriptorClosedInFlight(t *testing.T) {
 			if _, err := id.loop.queue(nop, func(res Result) { after <- res }, false); err != nil {
 				t.Fatal(err)
 			}
-			<-after // so that the kernel has looked the file up
+			<-after // so that the kernel has resolved the descriptor
 			return done, id
 		}
 		rd, wr := pipe(t)
@@ -96,7 +95,7 @@ func TestDescriptorClosedInFlight(t *testing.T) {
 			t.Errorf("write: %+v", res)
 		}
 		if s, err := other.Stat(); err != nil || s.Size() != 0 {
-			t.Errorf("the file that has the number now was written to: %d bytes, %v", s.Size(), err)
+			t.Errorf("the write went to the file that reused the number: %d bytes, %v", s.Size(), err)
 		}
 		p := make([]byte, 20)
 		if n, _ := syscall.Read(rd, p); string(p[:n]) != "for the pipe" {

@@ -19,9 +19,9 @@ import (
 // stubborn marks the child process of TestSubmitterThatStaysOut.
 const stubborn = "RINGSIDE_TEST_STUBBORN"
 
-// TestSubmitterThatStaysOut has a thread that submits an operation and then makes
-// no system call until that operation has completed, which is the hard case for
-// a cooperative ring.
+// TestSubmitterThatStaysOut has a thread that submits an operation and then makes no system
+// call until that operation has completed, the worst case for a ring with cooperative task
+// work.
 func TestSubmitterThatStaysOut(t *testing.T) {
 	if os.Getenv(stubborn) != "" {
 		stayOut(t)
@@ -32,11 +32,12 @@ func TestSubmitterThatStaysOut(t *testing.T) {
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSubmitterThatStaysOut$", "-test.v")
 	child.Env = append(os.Environ(), stubborn+"=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=4")
 	if out, err := child.CombinedOutput(); err != nil {
-		t.Fatalf("the completion did not come: %v\n%s", err, out)
+		t.Fatalf("the operation did not complete: %v\n%s", err, out)
 	}
 }
 
-// stayOut is the child: without preemption, its loop leaves the processor to interrupts only.
+// stayOut runs in the child. Without preemption, its loop can only be interrupted by
+// interrupts.
 func stayOut(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +57,7 @@ func stayOut(t *testing.T) {
 	}()
 	var e uring.SQE
 	buf := make([]byte, 1)
-	e.Read(uring.Fd(int(rd.Fd())), buf, 0) // Fd makes it blocking
+	e.Read(uring.Fd(int(rd.Fd())), buf, 0) // Fd makes the descriptor blocking
 	if _, err := r.Queue(&Op{SQE: e, Buf: buf}, func(Result) { done.Store(true) }); err != nil {
 		t.Fatal(err)
 	}

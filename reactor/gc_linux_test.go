@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// deepRead reads at the bottom of a stack that has to grow, and to move, into an
-// array that lies there unless the operation forbids it.
+// deepRead reads at the bottom of a stack that has to grow and move, into an array on that
+// stack where the operation allows it.
 func deepRead(r *Reactor, fd int, want byte, depth int) error {
 	var p [512]byte
 	if depth > 0 {
@@ -26,13 +26,13 @@ func deepRead(r *Reactor, fd int, want byte, depth int) error {
 		return fmt.Errorf("%+v", res)
 	}
 	if !bytes.Equal(p[:], bytes.Repeat([]byte{want}, len(p))) {
-		return fmt.Errorf("not what was written: %x", p[:8])
+		return fmt.Errorf("read other bytes than were written: %x", p[:8])
 	}
 	return nil
 }
 
-// TestCollectorAndStacks has the collector run all the time, with little memory,
-// and stacks move while operations wait for data.
+// TestCollectorAndStacks runs the collector continually, with little memory, and moves
+// stacks while operations wait for data.
 func TestCollectorAndStacks(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(8 << 20))
@@ -40,7 +40,7 @@ func TestCollectorAndStacks(t *testing.T) {
 		var wg sync.WaitGroup
 		for g := range ringtest.Rounds(32, 4) {
 			in, out := pipe(t)
-			turn := make(chan struct{}) // a read never finds two writes
+			turn := make(chan struct{}) // the pipe never holds the data of two writes
 			wg.Go(func() {
 				for i := range 20 {
 					if err := deepRead(r, in, byte(g+i), i*3%40); err != nil {
@@ -62,8 +62,8 @@ func TestCollectorAndStacks(t *testing.T) {
 	})
 }
 
-// TestBuffersInFlightSurvive has only the operation refer to a buffer, and the
-// collector look for it before and after the data arrives.
+// TestBuffersInFlightSurvive keeps the only reference to a buffer in the operation, and
+// runs the collector before and after the data arrives.
 func TestBuffersInFlightSurvive(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		for i := range ringtest.Rounds(6, 2) {
@@ -76,14 +76,14 @@ func TestBuffersInFlightSurvive(t *testing.T) {
 			}
 			p := kept.Value()
 			if p == nil {
-				t.Fatal("the collector took a buffer in flight")
+				t.Fatal("the collector freed a buffer in flight")
 			}
 			want := bytes.Repeat([]byte{byte(i)}, len(p))
 			if _, err := syscall.Write(out, want); err != nil {
 				t.Fatal(err)
 			}
 			if res := <-done; res.Cause != nil || int(res.Res) != len(p) || !bytes.Equal(p[:], want) {
-				t.Fatalf("%+v, or not what was written", res)
+				t.Fatalf("%+v, or other bytes than were written", res)
 			}
 			p = nil
 			for range 1000 {
@@ -98,7 +98,7 @@ func TestBuffersInFlightSurvive(t *testing.T) {
 	})
 }
 
-// startRead starts a read into memory of which the caller has no reference.
+// startRead starts a read into memory to which the caller keeps no reference.
 func startRead(t *testing.T, r *Reactor, in int, fn func(Result)) weak.Pointer[[4096]byte] {
 	t.Helper()
 	p := new([4096]byte)
@@ -108,7 +108,7 @@ func startRead(t *testing.T, r *Reactor, in int, fn func(Result)) weak.Pointer[[
 	return weak.Make(p)
 }
 
-// garbage uses again what the collector has freed.
+// garbage reuses the memory that the collector has freed.
 func garbage(i int) {
 	for n := range 64 {
 		if p := bytes.Repeat([]byte{0xff}, 4096); p[i+n] != 0xff {

@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestClosedRingsAreWaitedFor has a kernel that gives the memory of a ring back
-// some time after that was lastClose.
+// TestClosedRingsAreWaitedFor simulates a kernel that frees the memory of a ring some time
+// after its close, which lastClose records.
 func TestClosedRingsAreWaitedFor(t *testing.T) {
 	was := lastClose.Load()
 	t.Cleanup(func() { lastClose.Store(was) })
@@ -25,7 +25,7 @@ func TestClosedRingsAreWaitedFor(t *testing.T) {
 			return &loop{}, nil
 		}
 	}
-	lastClose.Store(time.Now().Add(ringtest.Patience).UnixNano()) // the time is not what is tested
+	lastClose.Store(time.Now().Add(ringtest.Patience).UnixNano()) // the time must not run out in this part
 	if l, err := retryOpen(open(4)); l == nil || err != nil || tries != 4 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
@@ -35,8 +35,8 @@ func TestClosedRingsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestCloseTakesNote closes rings, which retryOpen must know of.
-func TestCloseTakesNote(t *testing.T) {
+// TestCloseRecordsItsTime checks that closing a ring records the time that retryOpen uses.
+func TestCloseRecordsItsTime(t *testing.T) {
 	ringtest.NeedRing(t)
 	start := time.Now().UnixNano()
 	r, err := New(Options{Loops: 1})
@@ -47,6 +47,6 @@ func TestCloseTakesNote(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lastClose.Load() < start {
-		t.Error("the time of the last Close is not noted")
+		t.Error("Close did not record its time")
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestFewerRingsWhereMemoryIsShort has the memlock limit leave room for one ring
-// of three, and for none.
+// TestFewerRingsWhereMemoryIsShort uses memlock limits that leave memory for one ring of
+// three, and for none.
 func TestFewerRingsWhereMemoryIsShort(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, room := range []int{1, 0} {
@@ -54,13 +54,13 @@ func TestFewerRingsWhereMemoryIsShort(t *testing.T) {
 	}
 }
 
-// What tells a process that it is one with a low limit.
+// Environment variables for a process with a low limit.
 const (
 	memlockLimit = "RINGSIDE_TEST_MEMLOCK" // the limit in bytes
-	memlockFile  = "RINGSIDE_TEST_FILE"    // what to read
+	memlockFile  = "RINGSIDE_TEST_FILE"    // the file to read
 )
 
-// TestLowMemlock runs in processes of another user with little to lock.
+// TestLowMemlock runs in processes of another user who may lock little memory.
 func TestLowMemlock(t *testing.T) {
 	ringtest.NeedRing(t)
 	if limit := os.Getenv(memlockLimit); limit != "" {
@@ -115,9 +115,9 @@ func lowMemlock(t *testing.T, limit string) {
 	}
 }
 
-// newWithLowMemlock waits until the kernel has freed the rings of before, which
-// it does some time after they were closed. What the user's other processes hold
-// may take for ever.
+// newWithLowMemlock retries until the kernel has freed earlier rings, which it does some
+// time after they were closed. Memory that other processes of the user hold may never be
+// freed.
 func newWithLowMemlock(t *testing.T, alone bool) *Reactor {
 	for start := time.Now(); ; runtime.Gosched() {
 		r, err := New(Options{Loops: 2})

@@ -28,7 +28,7 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 			return nil, nil, err
 		}
 		inner = r.(kernelRing)
-		return shyRing{inner, &shut}, p, nil
+		return gatedRing{inner, &shut}, p, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 	closeAt(t, inner.FD())
 	shut.Store(false)
 	if res := r.Do(nop); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
-		t.Errorf("what the ring has not taken: %+v", res)
+		t.Errorf("an operation that the ring has not taken: %+v", res)
 	}
 	done := 0
 	for range many {
@@ -61,7 +61,7 @@ func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 			case res.Cause == nil && res.Res == 0:
 				done++
 			case !errors.Is(res.Cause, ErrFailed) || !errors.Is(res.Cause, ErrTaken):
-				t.Errorf("what the ring has: %+v", res)
+				t.Errorf("an operation that the ring has taken: %+v", res)
 			}
 		case <-time.After(ringtest.Patience):
 			t.Fatal("an operation does not end")

@@ -4,5 +4,6 @@
 
 package reactor
 
-// raceEnabled says that sync.Pool drops some of what it is given.
+// raceEnabled reports whether the race detector is on. It makes sync.Pool drop some of the
+// items that are put into it.
 const raceEnabled = true

@@ -14,9 +14,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-const plantEnv = "RINGSIDE_TEST_REACTOR_PLANT"
+const seededEnv = "RINGSIDE_TEST_REACTOR_SEEDED"
 
-// seeded are mistakes with memory that the kernel has, and what looks like one.
+// seeded are uses of memory while the kernel has it, and correct uses that look like one.
 var seeded = map[string]struct {
 	reported bool
 	make     func(t *testing.T, r *Reactor)
@@ -34,7 +34,7 @@ var seeded = map[string]struct {
 			<-done
 		})
 	}},
-	"write beside what the kernel has": {false, func(t *testing.T, r *Reactor) {
+	"write next to the kernel's memory": {false, func(t *testing.T, r *Reactor) {
 		inFlight(t, r, func(p []byte) { p[:16][12] = 1 })
 	}},
 	"write while the kernel may read": {true, func(t *testing.T, r *Reactor) {
@@ -46,7 +46,7 @@ var seeded = map[string]struct {
 	"write while the kernel may write to a vector": {true, func(t *testing.T, r *Reactor) {
 		vectored(t, r, func(first, second []byte) { second[1] = 1 })
 	}},
-	"write beside a vector": {false, func(t *testing.T, r *Reactor) {
+	"write next to a vector": {false, func(t *testing.T, r *Reactor) {
 		vectored(t, r, func(first, second []byte) { first[:8][5] = 1 })
 	}},
 	"read of a message that may arrive": {true, func(t *testing.T, r *Reactor) {
@@ -151,17 +151,17 @@ func full(t *testing.T, r *Reactor, f func(p []byte)) {
 		t.Fatal(err)
 	}
 	f(op.Buf)
-	if _, err := syscall.Read(rfd, make([]byte, 8192)); err != nil { // makes room
+	if _, err := syscall.Read(rfd, make([]byte, 8192)); err != nil { // this read makes room
 		t.Fatal(err)
 	}
 	<-done
 	op.Buf[0]++
 }
 
-// TestRaceDetectorSeesTheKernel seeded early uses of memory that the kernel has:
-// each is reported, and nothing else is.
+// TestRaceDetectorSeesTheKernel seeds early uses of memory that the kernel has. The race
+// detector must report each of them, and nothing else.
 func TestRaceDetectorSeesTheKernel(t *testing.T) {
-	if name := os.Getenv(plantEnv); name != "" {
+	if name := os.Getenv(seededEnv); name != "" {
 		seeded[name].make(t, open(t, Options{Loops: 1}))
 		return
 	}
@@ -169,13 +169,13 @@ func TestRaceDetectorSeesTheKernel(t *testing.T) {
 	case !sys.RaceEnabled:
 		t.Skip("needs a build with the race detector")
 	case testing.Short():
-		t.Skip("needs a run that is not short: it only proves what a test can see")
+		t.Skip("checks what the race detector finds, not the product: not with -short")
 	}
 	ringtest.NeedRing(t)
 	for name, bug := range seeded {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", "-test.run=^TestRaceDetectorSeesTheKernel$")
-			cmd.Env = append(os.Environ(), plantEnv+"="+name, "GORACE=atexit_sleep_ms=0")
+			cmd.Env = append(os.Environ(), seededEnv+"="+name, "GORACE=atexit_sleep_ms=0")
 			out, err := cmd.CombinedOutput()
 			text := string(out)
 			reports := strings.Count(text, "WARNING: DATA RACE")

@@ -10,9 +10,9 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// TestRaceModelStopsBesideAccesses stops a race model after one access and before
-// another that only its lock orders: the race detector must not report the model itself.
-func TestRaceModelStopsBesideAccesses(t *testing.T) {
+// TestRaceModelStopsBetweenAccesses stops a race model between two accesses that only the
+// model's lock orders: the race detector must not report the model itself.
+func TestRaceModelStopsBetweenAccesses(t *testing.T) {
 	var s raceModel
 	s.start()
 	turns := [2]chan struct{}{make(chan struct{}), make(chan struct{})}

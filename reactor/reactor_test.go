@@ -40,7 +40,7 @@ func open(t testing.TB, o Options) *Reactor {
 	return r
 }
 
-// pattern fills a file whose byte at each offset is known.
+// pattern creates a file in which the byte at each offset is known.
 func pattern(t testing.TB, size int) (*os.File, []byte) {
 	t.Helper()
 	want := make([]byte, size)
@@ -124,7 +124,7 @@ func overKinds(t *testing.T, test func(t *testing.T, r *Reactor)) {
 	}
 }
 
-// over checks that nothing is left when all operations have ended.
+// over checks that no operation is left after all have ended.
 func over(t *testing.T, r *Reactor) {
 	t.Helper()
 	if s := r.Stats(); s.InFlight != 0 {
@@ -197,18 +197,18 @@ func TestCloseEndsOperationsInFlight(t *testing.T) {
 	})
 }
 
-// waitFor polls a condition that other goroutines bring about.
+// waitFor polls a condition that other goroutines make true.
 func waitFor(t testing.TB, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(ringtest.Patience); !cond(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("the condition does not come about")
+			t.Fatal("the condition did not become true")
 		}
 	}
 }
 
-// TestBackpressure starts more operations than the table holds, none of which
-// can end, and then lets them end one by one.
+// TestBackpressure starts more operations than the table holds, none of which can end, and
+// then ends them one by one.
 func TestBackpressure(t *testing.T) {
 	const room, readers = 4, 20
 	r := open(t, Options{Loops: 1, InFlight: room})
@@ -223,7 +223,7 @@ func TestBackpressure(t *testing.T) {
 	}
 	waitFor(t, func() bool { return r.loops[0].waiters.Load() == readers-room })
 	if held := r.loops[0].table.Held(); held != room {
-		t.Errorf("%d operations held, want %d", held, room)
+		t.Errorf("%d operations in the table, want %d", held, room)
 	}
 	if _, err := r.Queue(readOp(rfd, make([]byte, 1), 0), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("queue on a full loop: %v", err)
@@ -237,15 +237,15 @@ func TestBackpressure(t *testing.T) {
 	over(t, r)
 }
 
-// TestSubmitterThatExits has a goroutine that is locked to its thread submit another
-// goroutine's operation. The thread ends with the goroutine.
+// TestSubmitterThatExits makes a goroutine that is locked to its thread submit the
+// operation of another goroutine. The thread ends with the goroutine.
 func TestSubmitterThatExits(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	l := r.loops[0]
 	rfd, wfd := pipe(t)
 	for range 20 {
 		l.mu.Lock()
-		l.leading = true // so that the reader leaves the submission to us
+		l.leading = true // so that the reader leaves the submission to this goroutine
 		l.mu.Unlock()
 		submitted := l.stats.submitted.Load()
 		hold := holdKernelSlots(t, l, shallow+2)
@@ -277,8 +277,8 @@ func TestSubmitterThatExits(t *testing.T) {
 	}
 }
 
-// holdKernelSlots makes it look as if the kernel had n operations, so that
-// one more does not flush.
+// holdKernelSlots makes the reactor count n operations in the kernel, so that one more does
+// not flush.
 func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 	t.Helper()
 	var slots []*slot
@@ -296,8 +296,8 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 	}
 }
 
-// TestFailedRing replaces the ring's descriptor by another file: what is
-// submitted then ends with an error, and so does what follows.
+// TestFailedRing replaces the ring's descriptor by another file: operations submitted after
+// that end with an error.
 func TestFailedRing(t *testing.T) {
 	ringtest.NeedRing(t)
 	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
@@ -311,13 +311,13 @@ func TestFailedRing(t *testing.T) {
 		}
 	}
 	if err := r.Close(); err == nil {
-		t.Error("closing does not say that the ring had failed")
+		t.Error("Close did not report that the ring had failed")
 	}
 }
 
-// TestFailedRingTellsWhatItHas breaks a ring that has a read in flight: its buffer
-// must not be used again, that of a read which comes later may.
-func TestFailedRingTellsWhatItHas(t *testing.T) {
+// TestFailedRingKeepsTheBuffersItHas breaks a ring that has a read in flight. Its buffer must not
+// be used again; the buffer of a later read may be.
+func TestFailedRingKeepsTheBuffersItHas(t *testing.T) {
 	ringtest.NeedRing(t)
 	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -333,13 +333,13 @@ func TestFailedRingTellsWhatItHas(t *testing.T) {
 	}
 	closeAt(t, r.loops[0].ring.(kernelRing).FD())
 	if res := read(r, rfd, make([]byte, 8), 0); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
-		t.Errorf("a read that no ring has taken: %+v", res)
+		t.Errorf("a read that the ring has not taken: %+v", res)
 	}
 	if err := r.Close(); err == nil {
-		t.Error("closing does not say that the ring had failed")
+		t.Error("Close did not report that the ring had failed")
 	}
 	if res := <-done; !errors.Is(res.Cause, ErrFailed) || !errors.Is(res.Cause, ErrTaken) {
-		t.Errorf("a read that the ring has: %+v", res)
+		t.Errorf("a read that the ring has taken: %+v", res)
 	}
 }
 
@@ -348,14 +348,14 @@ func TestTryPlain(t *testing.T) {
 	try := r.TryPlain
 	turn, ok := try()
 	if !ok {
-		t.Fatal("a fresh reactor is not idle")
+		t.Fatal("TryPlain refused on a new reactor")
 	}
 	if _, again := try(); again {
-		t.Fatal("a turn is given twice")
+		t.Fatal("TryPlain succeeded twice")
 	}
 	turn.Done()
 	if turn, ok = try(); !ok {
-		t.Fatal("not idle after the turn")
+		t.Fatal("TryPlain refused after Done")
 	}
 	turn.Done()
 	stranger := make(chan bool)
@@ -364,13 +364,13 @@ func TestTryPlain(t *testing.T) {
 		stranger <- ok
 	}()
 	if <-stranger {
-		t.Fatal("another goroutine is given a turn: more may be waiting to be seen")
+		t.Fatal("TryPlain succeeded on another goroutine, want a refusal: more goroutines may follow")
 	}
 	if _, ok := try(); ok {
-		t.Fatal("a goroutine that alternates with another is given a turn")
+		t.Fatal("TryPlain succeeded for a goroutine that alternates with another")
 	}
 	if turn, ok = try(); !ok {
-		t.Fatal("a goroutine that is alone again is not given a turn")
+		t.Fatal("TryPlain refused for a goroutine that is alone again")
 	}
 	l := r.loops[0]
 	starve := func(nextTry time.Duration) { l.starvation.nextTrial.Store(int64(nextTry)) }
@@ -378,36 +378,36 @@ func TestTryPlain(t *testing.T) {
 		starve(time.Since(epoch) + time.Hour)
 		other, ok := try()
 		if !ok {
-			t.Fatal("a starving program is not given a turn")
+			t.Fatal("TryPlain refused during starvation")
 		}
 		other.Done()
 		starve(1) // long ago
 		if _, ok := try(); ok {
-			t.Fatal("no caller tries the ring again")
+			t.Fatal("no caller tried the ring after the time for a trial")
 		}
 		if other, ok = try(); !ok {
-			t.Fatal("two try the ring")
+			t.Fatal("two callers tried the ring")
 		}
 		other.Done()
 		if !l.starvation.yields(false) || l.starvation.yields(true) {
-			t.Fatal("not exactly the one that tries is to yield")
+			t.Fatal("yields: want true for the trial only")
 		}
 	}
 	starve(1)
 	if _, ok := try(); ok || l.starvation.active() {
-		t.Fatal("plain calls for ever")
+		t.Fatal("the last trial did not end the starvation")
 	}
 	l.starvation.learn(longYield+100*joining, 100)
 	if l.starvation.active() {
-		t.Fatal("a yield that took long because many joined counts")
+		t.Fatal("a long yield with many goroutines was taken for starvation")
 	}
 	l.starvation.learn(longYield+2*joining, 1)
 	if !l.starvation.active() {
-		t.Fatal("a yield that took long does not count")
+		t.Fatal("a long yield was not taken for starvation")
 	}
 	l.starvation.learn(0, 0)
 	if l.starvation.active() {
-		t.Fatal("a yield that took no time did not end it")
+		t.Fatal("a yield that took no time did not end the starvation")
 	}
 	turn.Done()
 }
@@ -433,8 +433,8 @@ func TestOptionsHaveBounds(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNeedARing starts operations whose SQEs would affect those of other
-// goroutines, or complete without a CQE.
+// TestFlagsThatNeedARing starts operations with flags that would affect the SQEs of other
+// goroutines, or would suppress the CQE.
 func TestFlagsThatNeedARing(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	for _, flag := range []uring.SQEFlags{uring.SQELink, uring.SQEHardLink, uring.SQESkipSuccess} {
@@ -453,8 +453,8 @@ func TestFlagsThatNeedARing(t *testing.T) {
 	over(t, r)
 }
 
-// TestTrace finds the regions in an execution trace and the label in a profile of
-// goroutines, if the option is set, and only then.
+// TestTrace checks that the execution trace has the regions, and a goroutine profile the
+// label, exactly when the option is set.
 func TestTrace(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, on := range []bool{false, true} {
@@ -464,7 +464,7 @@ func TestTrace(t *testing.T) {
 		}
 		var profile, events bytes.Buffer
 		if err := trace.Start(&events); err != nil {
-			t.Skipf("needs an execution trace, which is being taken already: %v", err)
+			t.Skipf("needs an execution trace, but one is already running: %v", err)
 		}
 		for range 3 {
 			rfd, wfd := pipe(t)

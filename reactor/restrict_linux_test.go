@@ -12,8 +12,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestRestrictedReactor limits rings to reads: reads and cancellations work, and no
-// other operation does.
+// TestRestrictedReactor restricts rings to reads: reads and cancellations work, other
+// operations do not.
 func TestRestrictedReactor(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	for _, o := range kinds {
@@ -52,7 +52,7 @@ func TestRestrictedReactor(t *testing.T) {
 	}
 }
 
-// bareOp is an operation with arguments that mean nothing.
+// bareOp is an operation whose arguments are all zero.
 func bareOp(code uring.Op) *Op {
 	op := new(Op)
 	*op.SQE.Raw() = uring.RawSQE{Opcode: uint8(code), Fd: -1}

@@ -19,7 +19,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// queueAndExit starts an operation on a thread that exits, and waits for that.
+// queueAndExit starts an operation on a thread that then exits, and waits for the exit.
 func queueAndExit(t *testing.T, r *Reactor, op *Op) (ended chan Result) {
 	t.Helper()
 	ended = make(chan Result, 1)
@@ -28,7 +28,7 @@ func queueAndExit(t *testing.T, r *Reactor, op *Op) (ended chan Result) {
 	start = func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if syscall.Gettid() == os.Getpid() {
-			defer runtime.UnlockOSThread() // but for this one, which stays
+			defer runtime.UnlockOSThread() // this thread stays
 			locked := make(chan bool)
 			go func() { start(); close(locked) }()
 			<-locked
@@ -62,13 +62,13 @@ func listener(t *testing.T) (fd int, addr string) {
 	return int(f.Fd()), l.Addr().String()
 }
 
-// TestOperationOutlivesItsThread starts one operation of each kind that waits, on a
-// thread that exits: the operation continues, and has its effect once.
+// TestOperationOutlivesItsThread starts one operation of each kind that waits, on a thread
+// that exits: the operation continues and takes effect once.
 func TestOperationOutlivesItsThread(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	type trial struct {
 		op   *Op
-		let  func() // makes it end
+		let  func() // makes the operation end
 		want func(Result) bool
 	}
 	count := func(n int32) func(Result) bool {
@@ -155,21 +155,21 @@ func TestOperationOutlivesItsThread(t *testing.T) {
 				}
 				t.Logf("submitted again %d times", r.Stats().Retried-before)
 			case <-time.After(ringtest.Patience):
-				t.Fatal("it does not end")
+				t.Fatal("the operation does not end")
 			}
 		})
 	}
 	if r.Stats().Retried == 0 {
-		t.Error("no exit cancelled anything")
+		t.Error("no exit of a thread cancelled an operation")
 	}
 }
 
-// TestCancelFDHasEffect cancels by descriptor what others have started.
+// TestCancelFDHasEffect cancels, by descriptor, operations that other goroutines started.
 func TestCancelFDHasEffect(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_ASYNC_CANCEL_FD", "5.19")
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		if len(r.loops) > 1 {
-			return // a cancellation reaches the operations of its ring
+			return // a cancellation reaches only the operations of its ring
 		}
 		a, _ := pair(t)
 		const many = 3
@@ -193,16 +193,16 @@ func TestCancelFDHasEffect(t *testing.T) {
 					t.Errorf("%+v", res)
 				}
 			case <-time.After(ringtest.Patience):
-				t.Fatal("a receive goes on that was cancelled")
+				t.Fatal("a cancelled receive continues")
 			}
 		}
 	})
 }
 
-// TestAlwaysInterrupted has the kernel answer EINTR again and again.
+// TestAlwaysInterrupted uses a kernel that always returns EINTR.
 func TestAlwaysInterrupted(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_NOP_INJECT_RESULT", "6.10")
-	defer debug.SetMaxStack(debug.SetMaxStack(256 << 10)) // for the goroutines of the reactor, too
+	defer debug.SetMaxStack(debug.SetMaxStack(256 << 10)) // also for the goroutines of the reactor
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		op := new(Op)
 		op.SQE.NopWith(uring.NopOptions{Inject: true, Result: -int32(syscall.EINTR)})
@@ -216,14 +216,15 @@ func TestAlwaysInterrupted(t *testing.T) {
 	})
 }
 
-// TestInterruptedWorkers has signals interrupt the kernel while it makes the first worker
-// thread of the thread that submits. It gives up after some times and cancels what waits
-// for the worker, which Linux 6.1 in an emulated machine shows in some of a hundred rounds.
+// TestInterruptedWorkers interrupts the kernel by signals while it creates the first worker
+// thread of the submitting thread. After several attempts the kernel cancels the operation
+// that waits for the worker. On Linux 6.1 in an emulated machine that happens in a few of a
+// hundred rounds.
 func TestInterruptedWorkers(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	rd, wr := pipe(t)
 	round := func() {
-		runtime.LockOSThread() // never unlocked: the next thread has no worker, either
+		runtime.LockOSThread() // never unlocked: the next thread has no worker either
 		tid := syscall.Gettid()
 		var stop atomic.Bool
 		stopped := make(chan struct{})
@@ -231,7 +232,7 @@ func TestInterruptedWorkers(t *testing.T) {
 			defer close(stopped)
 			for !stop.Load() {
 				for range 100 {
-					_ = sys.SignalThread(tid, syscall.SIGURG) // which Go's scheduler sends, too
+					_ = sys.SignalThread(tid, syscall.SIGURG) // Go's scheduler sends it too
 				}
 			}
 		}()
@@ -259,7 +260,7 @@ func TestInterruptedWorkers(t *testing.T) {
 	t.Logf("submitted again %d times", r.Stats().Retried)
 }
 
-// TestAnswersCancelled looks at files of each kind.
+// TestAnswersCancelled tries files of each kind.
 func TestAnswersCancelled(t *testing.T) {
 	rd, _ := pipe(t)
 	a, _ := pair(t)
@@ -283,7 +284,7 @@ func TestAnswersCancelled(t *testing.T) {
 		want bool
 	}{
 		"a pipe": {rd, false}, "a socket": {a, false}, "a timerfd": {timer, true}, "a device": {int(null.Fd()), true},
-		"a file of procfs": {int(proc.Fd()), true}, "no file": {-1, true},
+		"a file of procfs": {int(proc.Fd()), true}, "no descriptor": {-1, true},
 	} {
 		if got := sys.AnswersCancelled(c.fd); got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
@@ -291,10 +292,10 @@ func TestAnswersCancelled(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSet sets the clock under a timerfd: its reader has to learn of that
+// TestClockThatIsSet sets the clock under a timerfd: its reader must be notified
 // (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
 func TestClockThatIsSet(t *testing.T) {
-	ringtest.NeedMachine(t, "sets the clock")
+	ringtest.NeedMachine(t, "sets the system clock")
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC)
 		if err != nil {
@@ -308,7 +309,7 @@ func TestClockThatIsSet(t *testing.T) {
 		var stop atomic.Bool
 		defer stop.Store(true)
 		go func() {
-			for !stop.Load() { // until the read is there to be told
+			for !stop.Load() { // until the read waits for the notification
 				var now unix.Timeval
 				unix.Gettimeofday(&now)
 				now.Sec++

@@ -14,16 +14,16 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// answering is a ring whose operations end at once, as answer says. It has no thread, no
-// kernel and no locks: one goroutine uses it at a time, by way of a reactor.
+// answering is a ring whose operations end at once, with the result of answer. It has no
+// thread, no kernel and no locks: one goroutine uses it at a time, through a reactor.
 type answering struct {
 	sqes    []uring.SQE
 	cqes    []uring.CQE
-	answer  func(e *uring.RawSQE) (res int32, now bool) // now: otherwise later, by end
-	held    []uint64                                    // user data of what has no answer yet
+	answer  func(e *uring.RawSQE) (res int32, now bool) // now is false: the operation ends later, by end
+	held    []uint64                                    // user data of operations without a result
 	exited  func() (exited, sure bool)
 	loop    *loop
-	never   bool // its files never answer ECANCELED themselves
+	never   bool // the files never return ECANCELED themselves
 	submits int
 	depth   int // the deepest stack of a submission
 }
@@ -52,7 +52,7 @@ func (a *answering) Submit() (int, error) {
 	return n, nil
 }
 
-// end ends what was held.
+// end completes the held operations.
 func (a *answering) end(res int32) {
 	for _, ud := range a.held {
 		a.cqes = append(a.cqes, uring.CQE{UserData: ud, Res: res})
@@ -72,8 +72,8 @@ func (a *answering) Close() error                   { return nil }
 func (a *answering) Submitter() int                 { return 1 }
 func (a *answering) Exited(int) (exited, sure bool) { return a.exited() }
 
-// AnswersCancelled waits until the operation's end has been reaped: no parker tells that
-// there is more to reap.
+// AnswersCancelled waits until the operation's end has been reaped, because no parker
+// reports that there is more to reap.
 func (a *answering) AnswersCancelled(int) bool {
 	a.loop.reaping.Lock()
 	defer a.loop.reaping.Unlock()
@@ -83,7 +83,7 @@ func (a *answering) AnswersCancelled(int) bool {
 func (a *answering) Start(func(), func(error)) error { return nil }
 func (a *answering) Stop() error                     { return nil }
 
-// onAnswering returns a reactor on such a ring.
+// onAnswering returns a reactor that uses a.
 func onAnswering(t *testing.T, a *answering) *Reactor {
 	t.Helper()
 	a.sqes = make([]uring.SQE, 0, 64)
@@ -101,7 +101,7 @@ func onAnswering(t *testing.T, a *answering) *Reactor {
 	return r
 }
 
-// wantRules says for every opcode after which answers it may be submitted again, and why.
+// wantRules lists for every opcode after which results it may be submitted again, and why.
 var wantRules = map[uring.Op]struct {
 	rule retryRule
 	why  string
@@ -113,16 +113,16 @@ var wantRules = map[uring.Op]struct {
 	uring.OpReadFixed:      {retryStopped, "takes data only if it succeeds"},
 	uring.OpWriteFixed:     {retryCancelled, "a part that was written is a count"},
 	uring.OpPollAdd:        {retryStopped, "only looks"},
-	uring.OpPollRemove:     {retryNever, "another poll may have the user data by then"},
+	uring.OpPollRemove:     {retryNever, "another poll may use the user data by then"},
 	uring.OpSyncFileRange:  {retryStopped, "once more is as good as once"},
 	uring.OpSendMsg:        {retryCancelled, "a part that was sent is a count"},
 	uring.OpRecvMsg:        {retryStopped, "takes data only if it succeeds"},
 	uring.OpTimeout:        {retryStopped, "fires later"},
-	uring.OpTimeoutRemove:  {retryNever, "another timeout may have the user data by then"},
+	uring.OpTimeoutRemove:  {retryNever, "another timeout may use the user data by then"},
 	uring.OpAccept:         {retryStopped, "takes a connection only if it succeeds"},
-	uring.OpAsyncCancel:    {retryNever, "another operation may have the user data by then"},
+	uring.OpAsyncCancel:    {retryNever, "another operation may use the user data by then"},
 	uring.OpLinkTimeout:    {retryNever, "belongs to another entry"},
-	uring.OpConnect:        {retryNever, "goes on after an interruption"},
+	uring.OpConnect:        {retryNever, "continues after an interruption"},
 	uring.OpFallocate:      {retryNever, "changes the file"},
 	uring.OpOpenAt:         {retryNever, "may create or truncate"},
 	uring.OpClose:          {retryNever, "the number may be another's"},
@@ -131,14 +131,14 @@ var wantRules = map[uring.Op]struct {
 	uring.OpRead:           {retryStopped, "takes data only if it succeeds"},
 	uring.OpWrite:          {retryCancelled, "a part that was written is a count"},
 	uring.OpFadvise:        {retryStopped, "advice"},
-	uring.OpMadvise:        {retryNever, "MADV_DONTNEED and its kind drop data"},
+	uring.OpMadvise:        {retryNever, "MADV_DONTNEED and similar advice drop data"},
 	uring.OpSend:           {retryCancelled, "a part that was sent is a count"},
 	uring.OpRecv:           {retryStopped, "takes data only if it succeeds"},
 	uring.OpOpenAt2:        {retryNever, "may create or truncate"},
 	uring.OpEpollCtl:       {retryNever, "changes the interest list"},
 	uring.OpSplice:         {retryNever, "moves data between two files"},
-	uring.OpProvideBuffers: {retryNever, "would provide them twice"},
-	uring.OpRemoveBuffers:  {retryNever, "would remove others"},
+	uring.OpProvideBuffers: {retryNever, "would provide the buffers twice"},
+	uring.OpRemoveBuffers:  {retryNever, "would remove other buffers"},
 	uring.OpTee:            {retryNever, "copies data into a pipe"},
 	uring.OpShutdown:       {retryNever, "changes the socket"},
 	uring.OpRenameAt:       {retryNever, "changes names"},
@@ -146,7 +146,7 @@ var wantRules = map[uring.Op]struct {
 	uring.OpMkdirAt:        {retryNever, "changes names"},
 	uring.OpSymlinkAt:      {retryNever, "changes names"},
 	uring.OpLinkAt:         {retryNever, "changes names"},
-	uring.OpMsgRing:        {retryNever, "the message may be there"},
+	uring.OpMsgRing:        {retryNever, "the message may have arrived"},
 	uring.OpFsetxattr:      {retryNever, "changes the file"},
 	uring.OpSetxattr:       {retryNever, "changes the file"},
 	uring.OpFgetxattr:      {retryStopped, "only looks"},
@@ -158,27 +158,27 @@ var wantRules = map[uring.Op]struct {
 	uring.OpReadMultishot:  {retryStopped, "takes data only if it succeeds"},
 	uring.OpWaitID:         {retryStopped, "takes a child's end only if it succeeds"},
 	uring.OpFutexWait:      {retryStopped, "looks at the word again"},
-	uring.OpFutexWake:      {retryNever, "would wake others"},
+	uring.OpFutexWake:      {retryNever, "would wake other waiters"},
 	uring.OpFutexWaitv:     {retryStopped, "looks at the words again"},
 	uring.OpFixedFDInstall: {retryNever, "creates a descriptor"},
 	uring.OpFtruncate:      {retryNever, "changes the file"},
 	uring.OpBind:           {retryNever, "changes the socket"},
 	uring.OpListen:         {retryNever, "changes the socket"},
-	uring.OpRecvZC:         {retryNever, "its stream has buffers of its own"},
+	uring.OpRecvZC:         {retryNever, "its stream has its own buffers"},
 	uring.OpEpollWait:      {retryStopped, "takes events only if it succeeds"},
 	uring.OpReadvFixed:     {retryStopped, "takes data only if it succeeds"},
 	uring.OpWritevFixed:    {retryCancelled, "a part that was written is a count"},
 	uring.OpPipe:           {retryNever, "creates descriptors"},
 }
 
-// TestRetryRules ends each operation before its time, in each way and situation: what may
-// not be submitted again has that answer as its result, everything else succeeds.
+// TestRetryRules ends each operation early, in each way and situation. An operation that
+// may not be submitted again has that errno as its result; every other operation succeeds.
 func TestRetryRules(t *testing.T) {
-	const restart = 512 // ERESTARTSYS, which Linux 6.1 shows
+	const restart = 512 // ERESTARTSYS, which Linux 6.1 returns
 	states := map[string]struct{ exited, never bool }{
-		"the thread lives":  {},
+		"the thread runs":   {},
 		"the thread exited": {exited: true},
-		"the thread lives, and no file answers ECANCELED itself": {never: true},
+		"the thread runs, and no file returns ECANCELED itself": {never: true},
 	}
 	noFile := []uring.Op{uring.OpNop, uring.OpStatx, uring.OpGetxattr, uring.OpTimeout, uring.OpFutexWait, uring.OpFutexWaitv, uring.OpWaitID}
 	for op := range uring.Op(uring.OpCount) {
@@ -219,14 +219,14 @@ func TestRetryRules(t *testing.T) {
 	}
 }
 
-// TestRetriesAreBounded starts what is always interrupted: it ends with the error, and the
-// stack does not grow.
+// TestRetriesAreBounded starts an operation that is always interrupted: it ends with the
+// error, and the stack does not grow.
 func TestRetriesAreBounded(t *testing.T) {
 	depth := 0
 	a := &answering{exited: func() (bool, bool) { return true, true }}
 	a.answer = func(*uring.RawSQE) (int32, bool) {
 		if a.submits == 3 {
-			depth = a.depth // the second retry's, as the first may come from elsewhere
+			depth = a.depth // of the second retry: the first may be submitted from elsewhere
 		}
 		return -int32(syscall.EINTR), true
 	}
@@ -235,15 +235,15 @@ func TestRetriesAreBounded(t *testing.T) {
 		t.Errorf("%+v after %d submissions, want EINTR after %d", res, a.submits, 1+maxRetries)
 	}
 	if a.depth > depth {
-		t.Errorf("a stack of %d frames became one of %d", depth, a.depth)
+		t.Errorf("the stack grew from %d to %d frames", depth, a.depth)
 	}
 	if n := r.Stats().Retried; n != maxRetries {
 		t.Errorf("%d retries are counted, want %d", n, maxRetries)
 	}
 }
 
-// TestEntriesThatCancelAreObeyed enters what cancels while an operation is in flight whose
-// thread has exited: its end counts as asked for.
+// TestEntriesThatCancelAreObeyed submits an entry that cancels an operation in flight whose
+// thread has exited: the end of the operation counts as requested.
 func TestEntriesThatCancelAreObeyed(t *testing.T) {
 	for name, build := range map[string]func(e *uring.SQE){
 		"by FD":         func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(5), All: true}) },
@@ -277,7 +277,7 @@ func TestEntriesThatCancelAreObeyed(t *testing.T) {
 	}
 }
 
-// TestThreadThatIsAboutToExit answers that the thread is still there, some times: the
+// TestThreadThatIsAboutToExit reports several times that the thread still runs. The
 // operation waits for the decision, and may be cancelled meanwhile.
 func TestThreadThatIsAboutToExit(t *testing.T) {
 	const never = 1 << 20
@@ -297,7 +297,7 @@ func TestThreadThatIsAboutToExit(t *testing.T) {
 			want = -int32(syscall.ECANCELED)
 		}
 		if res := onAnswering(t, a).Do(readOp(0, make([]byte, 4), 0)); res.Res != want || res.Cause != nil {
-			t.Errorf("after %d looks: %+v, want %d", looks, res, want)
+			t.Errorf("after %d checks: %+v, want %d", looks, res, want)
 		}
 	}
 	a := &answering{exited: func() (bool, bool) { return false, false }, answer: func(e *uring.RawSQE) (int32, bool) {
@@ -313,8 +313,8 @@ func TestThreadThatIsAboutToExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	_ = r.Cancel(id) // it may be over already
+	_ = r.Cancel(id) // it may have ended already
 	if res := <-ended; res.Errno() != syscall.ECANCELED {
-		t.Errorf("cancelled while the thread is looked at: %+v after %v", res, time.Since(begin))
+		t.Errorf("cancelled while the thread is checked: %+v after %v", res, time.Since(begin))
 	}
 }

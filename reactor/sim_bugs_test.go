@@ -13,9 +13,9 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
-// These tests seed bugs that no kernel has, to see that the simulation notices.
+// These tests seed bugs that no kernel has, to check that the simulation finds them.
 
-// sound is a plan without faults of the kernel's.
+// sound is a plan without faults of the kernel.
 func sound(seed uint64, bugs kernelsim.Bugs) plan {
 	return plan{
 		seed:    seed,
@@ -32,15 +32,15 @@ func sound(seed uint64, bugs kernelsim.Bugs) plan {
 func overSeeds(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("faults seeded to prove the simulation, not the kernel: without -short")
+		t.Skip("checks the simulation, not the product: not with -short")
 	}
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { test(t, seed) })
 	}
 }
 
-// hangs runs a plan with a goroutine that must wait for ever, then mends the
-// kernel, which must let all goroutines continue, and returns the report.
+// hangs runs a plan with a goroutine that must wait for ever. Then it removes the bug,
+// which must let all goroutines continue, and returns the report.
 func hangs(t *testing.T, w *environment) string {
 	t.Helper()
 	var report string
@@ -54,10 +54,10 @@ func hangs(t *testing.T, w *environment) string {
 		t.Fatal("the bug was not noticed")
 	}
 	if d := time.Since(begin); d > time.Minute {
-		t.Errorf("it took %v to notice", d)
+		t.Errorf("it took %v to find the bug", d)
 	}
 	if !strings.Contains(report, "goroutine ") || !strings.Contains(report, fmt.Sprintf("-seed=%d", w.seed)) {
-		t.Errorf("the report lacks something:\n%s", report)
+		t.Errorf("the report lacks goroutines or the trace:\n%s", report)
 	}
 	return report
 }
@@ -73,7 +73,7 @@ func TestSeededDroppedCompletion(t *testing.T) {
 
 func TestSeededLostWakeUp(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		// One goroutine waits for data, so that no other goroutine reaps.
+		// One goroutine waits for data; no other goroutine reaps.
 		w := &environment{plan: sound(seed, kernelsim.Bugs{LoseWakes: 1})}
 		w.scene = func() {
 			time.AfterFunc(time.Millisecond, func() { w.k.Feed(w.wet[0], 100) })
@@ -89,8 +89,8 @@ func TestSeededLostWakeUp(t *testing.T) {
 	})
 }
 
-// TestSeededTwice lets completions come twice: the operation has ended, and the second
-// is ignored.
+// TestSeededTwice posts completions twice: the first ends the operation, the second must be
+// ignored.
 func TestSeededTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {
@@ -115,7 +115,7 @@ func TestSeededTouch(t *testing.T) {
 		}
 		w.simulate(t)
 		if len(wrong) != 1 || !strings.Contains(wrong[0], "after the end") {
-			t.Errorf("what was noticed: %q", wrong)
+			t.Errorf("the simulation reported %q", wrong)
 		}
 	})
 }

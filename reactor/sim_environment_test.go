@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	simFile   = 4096 // bytes of the file that is read
+	simFile   = 4096 // bytes of the file that the workers read
 	simRegion = 256  // bytes that each worker writes
 )
 
@@ -30,20 +30,21 @@ type environment struct {
 
 	content  []byte
 	file     int // holds content
-	scratch  int // is written to
+	scratch  int // the workers write to it
 	wet, dry []int
 	tags     atomic.Uint64
-	inside   int         // of a callback; unguarded, see (*environment).callback
+	inside   int         // inside a callback; unguarded, see (*environment).callback
 	closing  atomic.Bool // Close has been called
 	closed   atomic.Bool // Close has returned
 	over     atomic.Bool // everything has ended
 	queued   sync.WaitGroup
 
 	mu     sync.Mutex
-	graves [][]byte // buffers of operations that are over, filled with a pattern
+	graves [][]byte // buffers of ended operations, filled with a pattern
 
-	// Of tests with seeded bugs: what to do instead of giving up.
-	scene   func() // in the place of the workers
+	// For tests with seeded bugs: hooks that replace the workers and the failure of the
+	// test.
+	scene   func() // replaces the workers
 	hung    func(report string)
 	wronged func(what string)
 }
@@ -57,9 +58,9 @@ func (w *environment) errorf(format string, args ...any) {
 	}
 }
 
-// bury keeps the buffer of an operation that is over, with a pattern that
-// no goroutine and no kernel may change any more.
-func (w *environment) bury(p []byte) {
+// keepBuffer keeps the buffer of an ended operation, filled with a pattern that no
+// goroutine and no kernel may change.
+func (w *environment) keepBuffer(p []byte) {
 	if p == nil {
 		return
 	}
@@ -77,9 +78,9 @@ func fill(p []byte) {
 	}
 }
 
-// checkGraves looks for buffers that were touched after the end.
-func (w *environment) checkGraves() {
-	time.Sleep(time.Second) // of the simulation: whatever comes late has come
+// checkKept looks for buffers that were changed after the end of their operations.
+func (w *environment) checkKept() {
+	time.Sleep(time.Second) // simulated time: every late write has happened by then
 	w.k.Mend()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,12 +123,12 @@ func (w *environment) run() {
 	}()
 	w.watch(over)
 	w.aftermath()
-	w.checkGraves()
+	w.checkKept()
 }
 
 // watch is the watchdog.
 func (w *environment) watch(over chan struct{}) {
-	dog := time.NewTimer(5 * time.Minute) // of the simulation
+	dog := time.NewTimer(5 * time.Minute) // simulated time
 	defer dog.Stop()
 	select {
 	case <-over:
@@ -174,12 +175,12 @@ func (w *environment) runWorkers(rng *rand.Rand) {
 	w.checkScratch(models)
 	for _, a := range all {
 		for _, p := range a.spare {
-			w.bury(p)
+			w.keepBuffer(p)
 		}
 	}
 }
 
-// dawdle lets some time pass, or only some turns.
+// dawdle waits for some time, or only yields several times.
 func (w *environment) dawdle(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		time.Sleep(time.Duration(rng.IntN(20_000_000)))
@@ -190,7 +191,7 @@ func (w *environment) dawdle(rng *rand.Rand) {
 	}
 }
 
-// end ends the reactor under its users.
+// end closes the reactor while it is in use.
 func (w *environment) end() {
 	w.closing.Store(true)
 	if w.ending == closeTwice {
@@ -207,7 +208,7 @@ func (w *environment) close() {
 	w.closeIs(w.r.Close())
 }
 
-// closeIs checks what Close has answered.
+// closeIs checks the result of Close.
 func (w *environment) closeIs(err error) {
 	if w.ending != closeTwice && !w.k.Failed() {
 		w.closed.Store(true)
@@ -217,7 +218,7 @@ func (w *environment) closeIs(err error) {
 	}
 }
 
-// closeWhenFailed does what a program does whose ring has failed.
+// closeWhenFailed closes the reactor after its ring has failed, as a program does.
 func (w *environment) closeWhenFailed() {
 	for d := time.Millisecond; !w.over.Load(); d = min(2*d, 10*time.Second) {
 		if w.k.Failed() {
@@ -228,8 +229,8 @@ func (w *environment) closeWhenFailed() {
 	}
 }
 
-// feed writes to the wet pipes until the reactor is closed. Reads that still wait then
-// must be cancelled.
+// feed writes to the pipes that have data until the reactor is closed. Reads that still
+// wait then must be cancelled.
 func (w *environment) feed() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	for d := 100 * time.Microsecond; !w.closing.Load(); d = min(d*5/4, 10*time.Second) {
@@ -240,8 +241,7 @@ func (w *environment) feed() {
 	}
 }
 
-// checkScratch compares the file that was written to with what the results
-// said.
+// checkScratch compares the file that was written to with the results of the writes.
 func (w *environment) checkScratch(models [][]byte) {
 	got := w.k.Content(w.scratch)
 	for i, m := range models {
@@ -257,7 +257,7 @@ func (w *environment) aftermath() {
 		w.errorf("violation: %s", v)
 	}
 	for i, l := range w.r.loops {
-		// What the kernel still has is kept for ever.
+		// Memory of operations that are still in the kernel is kept for ever.
 		if have, held := l.ring.(*kernelsim.Ring).Left(), l.table.Held(); have > held {
 			w.errorf("loop %d: the kernel has %d operations and the table keeps %d", i, have, held)
 		}
@@ -278,8 +278,8 @@ func (w *environment) aftermath() {
 	}
 }
 
-// callback runs the test's part of a callback. With one ring no two run at a
-// time: the race detector would see it, because inside is not guarded.
+// callback runs the test's part of a callback. With one ring no two callbacks run at the
+// same time: the race detector would find it, because inside is not guarded.
 func (w *environment) callback(f func()) {
 	if w.closed.Load() {
 		w.errorf("a callback runs after Close")
@@ -288,7 +288,7 @@ func (w *environment) callback(f func()) {
 		w.inside++
 		defer func() { w.inside-- }()
 		if w.inside != 1 {
-			w.errorf("two callbacks at a time")
+			w.errorf("two callbacks run at the same time")
 		}
 	}
 	f()

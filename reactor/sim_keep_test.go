@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
-// TestSlotKeepsTheBuffer has only the reactor refer to what an operation
-// needs: it must stay reachable until the completion, and not longer.
+// TestSlotKeepsTheBuffer leaves the only reference to an operation's memory in the reactor:
+// the memory must stay reachable until the completion, and no longer.
 func TestSlotKeepsTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernelsim.New(kernelsim.Options{Seed: 1})
@@ -27,26 +27,26 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 		buf, other := queueUnknown(t, r, pipe, done, true)
 		collect()
 		if buf.Value() == nil || other.Value() == nil {
-			t.Fatal("the collector took what the kernel still has")
+			t.Fatal("the collector freed memory that the kernel still has")
 		}
 		k.Feed(pipe, 8)
 		<-done
 		synctest.Wait()
 		collect()
 		if buf.Value() != nil || other.Value() != nil {
-			t.Error("the slot keeps what is over")
+			t.Error("the slot keeps the memory of an ended operation")
 		}
 	})
 }
 
-// TestSeededFreedBuffer does not tell the reactor of the buffer: the collector
-// takes what the kernel still has, and the test above would see that.
+// TestSeededFreedBuffer does not pass the buffer to the reactor: the collector frees memory
+// that the kernel still has, which the test above would find.
 func TestSeededFreedBuffer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("shows that another test can fail: without -short")
+		t.Skip("checks another test, not the product: not with -short")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		elsewhere := make([]byte, 64) // so that freed memory is not written to
+		elsewhere := make([]byte, 64) // so that no freed memory is written to
 		k := kernelsim.New(kernelsim.Options{Seed: 1, Memory: func(uint64, int) []byte { return elsewhere }})
 		defer k.Close()
 		r, err := New(Options{Loops: 1, open: simOpener(k, 8)})
@@ -62,8 +62,8 @@ func TestSeededFreedBuffer(t *testing.T) {
 	})
 }
 
-// queueUnknown queues a read and forgets what it needs, which only the reactor
-// knows then, if it is told.
+// queueUnknown queues a read and drops its references to the read's memory. Only the
+// reactor has references then, if it was given them.
 func queueUnknown(t *testing.T, r *Reactor, fd int, done chan struct{}, told bool) (weak.Pointer[[64]byte], weak.Pointer[[128]byte]) {
 	buf, other := new([64]byte), new([128]byte)
 	op := simRead(fd, buf[:8])

@@ -16,8 +16,8 @@ func simRead(fd int, p []byte) *Op {
 	return op
 }
 
-// TestMisuseIsLoud has a callback call Close, which would wait for that callback.
-func TestMisuseIsLoud(t *testing.T) {
+// TestCloseFromACallbackPanics calls Close from a callback, which would wait for that callback.
+func TestCloseFromACallbackPanics(t *testing.T) {
 	nop := new(Op)
 	nop.SQE.Nop()
 	synctest.Test(t, func(t *testing.T) {

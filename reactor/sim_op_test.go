@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// simOp is an operation with what the test expects of it.
+// simOp is an operation with the results that the test expects.
 type simOp struct {
 	w    *environment
 	tag  uint64
@@ -21,9 +21,9 @@ type simOp struct {
 	fd   int
 	off  int64
 	buf  []byte
-	want []byte // what a write takes from the buffer
+	want []byte // the bytes that a write takes from the buffer
 
-	asked  atomic.Bool // it may have been cancelled
+	asked  atomic.Bool // a cancellation may have reached it
 	cause  error       // of its context
 	stream bool
 	events int32 // of a stream
@@ -45,7 +45,7 @@ func (o *simOp) read(fd int, p []byte, off int64) *simOp {
 	return o.finish()
 }
 
-// write fills p with what belongs to this operation.
+// write fills p with the bytes of this operation.
 func (o *simOp) write(fd int, p []byte, off int64) *simOp {
 	for i := range p {
 		p[i] = byte(o.tag) + byte(i)*3
@@ -77,8 +77,8 @@ func (o *simOp) poll(fd int, multi bool) *simOp {
 	return o.finish()
 }
 
-// ends checks the end of an operation and reports whether its buffer is the
-// test's again.
+// ends checks the end of an operation and reports whether its buffer belongs to the test
+// again.
 func (o *simOp) ends(res Result) bool {
 	w := o.w
 	if o.over.Swap(true) {
@@ -92,23 +92,23 @@ func (o *simOp) ends(res Result) bool {
 		return false
 	}
 	if out.Submitted != out.Ended {
-		w.errorf("tag %d: it has ended for its user, with %+v, and is still in the kernel: %+v", o.tag, res, out)
+		w.errorf("tag %d: the operation has ended with %+v and is still in the kernel: %+v", o.tag, res, out)
 		return false
 	}
 	if why := o.implausible(res, out); why != "" {
-		w.errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; asked %v, now %v", o.tag, why, res, o.fd, out, o.asked.Load(), time.Now())
+		w.errorf("tag %d: %s: result %+v of fd %d, in the kernel %+v; cancellation requested %v, now %v", o.tag, why, res, o.fd, out, o.asked.Load(), time.Now())
 	}
 	return true
 }
 
-// implausible says what is wrong with a result.
+// implausible returns why a result is wrong, or "".
 func (o *simOp) implausible(res Result, out kernelsim.Result) string {
 	stopped := out.Submitted == 0 || out.Res == -int32(syscall.ECANCELED) || out.Res == -int32(syscall.EINTR)
 	switch {
 	case res.Cause == nil:
 		return o.unlikely(res, out)
 	case !stopped:
-		return "the kernel had another answer"
+		return "the kernel had another result"
 	case errors.Is(res.Cause, ErrClosed):
 		if !o.w.closing.Load() {
 			return "the reactor is not closed"
@@ -118,29 +118,29 @@ func (o *simOp) implausible(res Result, out kernelsim.Result) string {
 			return "its context has not ended"
 		}
 	default:
-		return "an error from nowhere"
+		return "an error that neither the kernel nor Close caused"
 	}
 	return ""
 }
 
-// unlikely says what is wrong with an answer of the kernel.
+// unlikely returns why a result of the kernel is wrong, or "".
 func (o *simOp) unlikely(res Result, out kernelsim.Result) string {
 	cancelled := res.Res == -int32(syscall.ECANCELED)
 	if cancelled && !o.asked.Load() && !o.stream {
-		return "cancelled unasked"
+		return "cancelled without a request"
 	}
 	if res.Res == -int32(syscall.EINTR) && !o.stream && o.want == nil {
-		return "interrupted, and not started again"
+		return "interrupted, and not submitted again"
 	}
 	switch {
 	case res.Res == out.Res:
 	case cancelled && out.Res == -int32(syscall.EINTR):
 	default:
-		return "not what the kernel has answered"
+		return "not the kernel's result"
 	}
 	if res.Res <= 0 {
 		if res.Res == 0 && o.buf != nil && (o.fd != o.w.file || o.off < int64(len(o.w.content))) {
-			return "nothing, but not at the end"
+			return "0 bytes, but not at the end"
 		}
 		return ""
 	}
@@ -148,7 +148,7 @@ func (o *simOp) unlikely(res Result, out kernelsim.Result) string {
 		return ""
 	}
 	if int(res.Res) > len(o.buf) {
-		return "more than there is room"
+		return "more bytes than the buffer has"
 	}
 	n := res.Res
 	switch {
@@ -157,7 +157,7 @@ func (o *simOp) unlikely(res Result, out kernelsim.Result) string {
 	case o.want == nil && !bytes.Equal(out.Data, o.buf[:n]):
 		return "other bytes are in the buffer"
 	case o.fd == o.w.file && !bytes.Equal(o.buf[:n], o.w.content[o.off:o.off+int64(n)]):
-		return "these bytes are not the file's"
+		return "the bytes differ from those of the file"
 	}
 	return ""
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// shyRing shows no completions while it is shut.
-type shyRing struct {
+// gatedRing posts no completions while it is shut.
+type gatedRing struct {
 	ring
 	shut *atomic.Bool
 }
 
-func (r shyRing) Reap(dst []uring.CQE) int {
+func (r gatedRing) Reap(dst []uring.CQE) int {
 	if r.shut.Load() {
 		return 0
 	}
 	return r.ring.Reap(dst)
 }
 
-// TestFailedRingThatOverflows has completions overflow before or after their ring
-// fails: no io_uring_enter can move them into the CQ, and yet all operations must end.
+// TestFailedRingThatOverflows makes completions overflow before or after their ring fails:
+// no io_uring_enter can move them into the CQ, and yet all operations must end.
 func TestFailedRingThatOverflows(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {
@@ -52,7 +52,7 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	inner := simOpener(k, size)
 	r, err := New(Options{Loops: 1, Entries: size, Logger: slog.New(slog.DiscardHandler), open: func(o *Options, first ring) (ring, parker, error) {
 		r, p, err := inner(o, first)
-		return shyRing{r, &shut}, p, err
+		return gatedRing{r, &shut}, p, err
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 	fail := func() {
 		broken.Store(true)
 		if res := r.Do(simRead(pipe, make([]byte, 1))); !errors.Is(res.Cause, ErrFailed) || errors.Is(res.Cause, ErrTaken) {
-			t.Errorf("what the ring has not taken: %+v", res)
+			t.Errorf("an operation that the ring has not taken: %+v", res)
 		}
 	}
 	if !before {
@@ -89,14 +89,14 @@ func testOverflowOfFailed(t *testing.T, before bool) {
 		case res.Cause == nil && res.Res == 1:
 			read++
 		case !errors.Is(res.Cause, ErrFailed) || !errors.Is(res.Cause, ErrTaken):
-			t.Errorf("what the ring has: %+v", res)
+			t.Errorf("an operation that the ring has taken: %+v", res)
 		}
 	}
 	if read != size {
 		t.Errorf("%d reads have a result, of which the queue had %d", read, size)
 	}
 	if !ringloop.Leaked(r.loops[0]) {
-		t.Error("without Close the memory that the kernel has is freed")
+		t.Error("memory that the kernel has is freed before Close")
 	}
 	if err := r.Close(); !errors.Is(err, ErrFailed) {
 		t.Errorf("close: %v", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
 )
 
-// plan is what a seed decides before anything runs.
+// plan holds the choices that a seed makes before anything runs.
 type plan struct {
 	seed    uint64
 	opts    Options
@@ -19,7 +19,7 @@ type plan struct {
 	busy    bool // EBUSY while completions have overflowed
 	bugs    kernelsim.Bugs
 	workers int
-	steps   int // of each worker
+	steps   int // for each worker
 	ending  ending
 }
 
@@ -34,7 +34,7 @@ type ending int
 
 const (
 	whenDone    ending = iota // Close after the last operation
-	closeMidway               // Close under the workers
+	closeMidway               // Close while the workers run
 	closeTwice                // two goroutines call Close
 	endings
 )
@@ -56,14 +56,14 @@ func newPlan(seed uint64) plan {
 		ending:  ending(rng.IntN(int(endings))),
 	}
 	if p.ending == closeMidway && rng.IntN(2) == 0 {
-		p.ending = whenDone // the commonest
+		p.ending = whenDone // the most frequent
 	}
 	p.faults = newFaults(rng)
 	return p
 }
 
-// newFaults picks some faults; most seeds have few, so that each is seen alone
-// as well as in company.
+// newFaults picks some faults. Most seeds have few, so that each fault occurs alone as well
+// as with others.
 func newFaults(rng *rand.Rand) kernelsim.Faults {
 	company := rng.Float64()
 	some := func(most float64) float64 {

@@ -17,15 +17,14 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 0, "how many seeds the simulation tries; 0: as many as fit into some seconds")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds the simulation tries; 0: as many as fit into a few seconds")
 	seedFlag  = flag.Uint64("seed", 0, "the only seed that the simulation tries")
 )
 
-// TestSimulation lets many goroutines use a reactor over simulated rings, on a
-// clock of its own, with everything that a kernel may do to them: each seed is
-// one plan of options, faults, workers and an ending. See package kernelsim for
-// what a seed replays. A seed that failed because of an interleaving may need
-// several runs: -seed=N -count=200.
+// TestSimulation lets many goroutines use a reactor over simulated rings, with simulated
+// time and every fault that a kernel may produce. Each seed is one plan of options, faults,
+// workers and an ending. See package kernelsim for what a seed replays. A seed that failed
+// because of an interleaving may need several runs: -seed=N -count=200.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
 		simulate(t, newPlan(*seedFlag))
@@ -36,7 +35,7 @@ func TestSimulation(t *testing.T) {
 		n, most = 3000, 10*time.Second
 		switch {
 		case os.Getenv(ringtest.LaneEnv) != "":
-			n = 20 // kernels are simulated here
+			n = 20 // this test simulates several kernels
 		case testing.Short():
 			n, most = 300, 2*time.Second
 		}
@@ -64,7 +63,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// mustHappen is what a simulation that is worth its name comes across.
+// mustHappen are the events that a simulation of many seeds must produce.
 var mustHappen = []string{
 	"take", "end", "event", "exit", "lost cancel", "refuse", "partial", "fatal",
 	"stale", "late", "short", "overflow", "full stream", "late wake-up", "spurious wake-up", "unparked",
@@ -72,9 +71,8 @@ var mustHappen = []string{
 	syscall.ETIME.Error(), syscall.EALREADY.Error(), syscall.ENOENT.Error(),
 }
 
-// simulate runs one plan. The clock within makes a hang visible at once: when
-// no goroutine can continue, it jumps to the watchdog. A second watchdog outside is
-// for endless loops.
+// simulate runs one plan. Simulated time finds a hang at once: when no goroutine can
+// continue, it jumps to the watchdog. A second watchdog, in real time, finds endless loops.
 func simulate(t *testing.T, p plan) map[string]int {
 	t.Helper()
 	w := &environment{plan: p}
@@ -85,7 +83,7 @@ func simulate(t *testing.T, p plan) map[string]int {
 func (w *environment) simulate(t *testing.T) {
 	t.Helper()
 	dog := time.AfterFunc(2*time.Minute, func() {
-		fmt.Fprintln(os.Stderr, w.report("the simulation does not end, though it is busy"))
+		fmt.Fprintln(os.Stderr, w.report("the simulation is busy and does not end"))
 		panic(fmt.Sprintf("seed %d", w.seed))
 	})
 	defer dog.Stop()
@@ -98,7 +96,7 @@ func (w *environment) simulate(t *testing.T) {
 	})
 }
 
-// report is what is printed when something is wrong.
+// report is printed when a check fails.
 func (w *environment) report(what string) string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

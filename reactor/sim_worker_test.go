@@ -16,8 +16,8 @@ import (
 type worker struct {
 	*environment
 	rng    *rand.Rand
-	region int    // where it may write
-	model  []byte // what must be there
+	region int    // where the worker may write
+	model  []byte // what the file must hold there
 	spare  [][]byte
 	mine   []*queuedOp
 
@@ -28,7 +28,7 @@ type worker struct {
 type queuedOp struct {
 	*simOp
 	id   ID
-	wet  bool // it ends by itself
+	wet  bool // it ends without a cancellation
 	done chan struct{}
 }
 
@@ -73,7 +73,7 @@ func (a *worker) act() {
 	}
 }
 
-// buffer returns one that the kernel does not have.
+// buffer returns a buffer that the kernel does not have.
 func (a *worker) buffer() []byte {
 	n := 1 + a.rng.IntN(100)
 	if last := len(a.spare) - 1; last >= 0 {
@@ -87,8 +87,7 @@ func (a *worker) buffer() []byte {
 	return make([]byte, n, 100)
 }
 
-// recycle makes a buffer free for the next operation, at once and with other
-// bytes in it.
+// recycle makes a buffer available to the next operation at once, filled with other bytes.
 func (a *worker) recycle(p []byte) {
 	if p == nil {
 		return
@@ -98,7 +97,7 @@ func (a *worker) recycle(p []byte) {
 	a.spare = append(a.spare, p)
 }
 
-// someOp returns an operation that ends by itself.
+// someOp returns an operation that ends without a cancellation.
 func (a *worker) someOp() *simOp {
 	o := a.newOp()
 	switch a.rng.IntN(8) {
@@ -134,7 +133,7 @@ func (a *worker) aWrite() *simOp {
 	return a.newOp().write(a.scratch, p, int64(a.region+off))
 }
 
-// done takes the result of an operation.
+// done records the result of an operation.
 func (a *worker) finished(o *simOp, res Result) {
 	free := o.ends(res)
 	if o.want != nil {
@@ -184,9 +183,9 @@ func (a *worker) queue(o *simOp, wet bool) {
 	fn := func(res Result) {
 		a.callback(func() {
 			if o.ends(res) {
-				a.bury(o.buf)
+				a.keepBuffer(o.buf)
 			}
-			defer close(q.done) // the receiver then knows of all others
+			defer close(q.done) // the receiver then has all the others
 			switch rng.IntN(4) {
 			case 0:
 				a.again(rng, 1+rng.IntN(5))
@@ -211,7 +210,7 @@ func (a *worker) queue(o *simOp, wet bool) {
 	}
 }
 
-// started checks the answer of Queue.
+// started checks the result of Queue.
 func (w *environment) started(o *simOp, err error) bool {
 	switch {
 	case err == nil:
@@ -223,7 +222,7 @@ func (w *environment) started(o *simOp, err error) bool {
 		w.errorf("queue: %v", err)
 	}
 	if out := w.k.Result(o.tag); out.Submitted != 0 {
-		w.errorf("queue answers %v, but the kernel has seen the operation", err)
+		w.errorf("Queue returned %v, but the kernel has seen the operation", err)
 	}
 	return false
 }
@@ -242,7 +241,7 @@ func (w *environment) again(rng *rand.Rand, n int) {
 		_, err := w.r.Queue(&o.op, func(res Result) {
 			w.callback(func() {
 				if o.ends(res) {
-					w.bury(o.buf)
+					w.keepBuffer(o.buf)
 				}
 				if rng.IntN(3) == 0 {
 					w.again(rng, 1)
@@ -278,7 +277,7 @@ func (a *worker) stream() {
 	}
 }
 
-// cancel cancels one of its own.
+// cancel cancels one of the worker's operations.
 func (w *environment) cancel(q *queuedOp) {
 	q.asked.Store(true)
 	err := w.r.Cancel(q.id)

@@ -24,7 +24,7 @@ import (
 
 var soakFlag = flag.Duration("soak", 0, "how long TestSoak lasts; 0: two seconds")
 
-// soak is what the goroutines of TestSoak share.
+// soak is shared by the goroutines of TestSoak.
 type soak struct {
 	t        *testing.T
 	r        *Reactor
@@ -39,10 +39,10 @@ type soak struct {
 
 var errSoaked = errors.New("changed my mind")
 
-// TestSoak has ten thousand goroutines cancel at random: by context, by ID, by timers,
-// and streams. Each operation must end once, its buffer must not be written to after
-// that, and no byte may be lost. With the race detector there are fewer goroutines,
-// because it cannot follow as many.
+// TestSoak lets ten thousand goroutines cancel at random: by context, by ID, by timers, and
+// streams. Each operation must end once, its buffer must not be written to after that, and
+// no byte may be lost. With the race detector there are fewer goroutines, because it cannot
+// track as many.
 func TestSoak(t *testing.T) {
 	d := *soakFlag
 	goroutines := 10_000
@@ -97,7 +97,7 @@ func (s *soak) run(goroutines int, d time.Duration) {
 		stacks := make([]byte, 1<<20)
 		t.Fatalf("operations do not end: %+v\n%s", s.r.Stats(), stacks[:runtime.Stack(stacks, true)])
 	}
-	// The feeder may wait for room in the pipe; the rest is counted.
+	// The feeder may wait for room in the pipe; the other operations are counted.
 	left := make(chan int64)
 	go func() {
 		var n int64
@@ -117,11 +117,11 @@ func (s *soak) run(goroutines int, d time.Duration) {
 		t.Errorf("%d bytes were written, %d have arrived and %d are left", fed, s.bytes.Load(), n)
 	}
 	waitFor(t, func() bool { return s.r.Stats().InFlight == 0 })
-	t.Logf("%d operations of %d goroutines in %v, %d cancelled, %d came too late to cancel, %d refused; %+v",
+	t.Logf("%d operations of %d goroutines in %v, %d cancelled, %d ended before their cancellation, %d refused; %+v",
 		s.ops.Load(), goroutines, d, s.cancelled.Load(), s.late.Load(), s.full.Load(), s.r.Stats())
 }
 
-// closeAt closes a descriptor now, so that its cleanup later does not close another file.
+// closeAt closes a descriptor now, so that its cleanup does not close another file later.
 func closeAt(t *testing.T, fd int) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *soak) goroutine(rng *rand.Rand) {
 		case 4:
 			s.readFile(rng)
 		}
-		for i := range buf { // the caller's again
+		for i := range buf { // the buffer belongs to the caller again
 			buf[i] = untouched
 		}
 		if rng.IntN(8) == 0 {
@@ -166,7 +166,7 @@ func (s *soak) goroutine(rng *rand.Rand) {
 	}
 }
 
-// soon is when something is cancelled.
+// soon returns the time after which an operation is cancelled.
 func soon(rng *rand.Rand) time.Duration { return time.Duration(rng.IntN(3_000_000)) }
 
 func (s *soak) byContext(rng *rand.Rand, fd int, buf []byte) {
@@ -178,7 +178,7 @@ func (s *soak) byContext(rng *rand.Rand, fd int, buf []byte) {
 	s.ended(res, fd)
 }
 
-// ended checks a result and counts.
+// ended checks a result and counts it.
 func (s *soak) ended(res Result, fd int) {
 	switch {
 	case res.Cause == errSoaked, res.Cause == nil && res.Errno() == syscall.ECANCELED:
@@ -190,7 +190,7 @@ func (s *soak) ended(res Result, fd int) {
 	}
 }
 
-// queued waits for the callback of an operation, which must come once.
+// queued waits for the callback of an operation, which must run once.
 func (s *soak) queued(start func(fn func(Result)) (ID, error), then func(ID)) (Result, bool) {
 	done := make(chan Result, 2)
 	id, err := start(func(res Result) { done <- res })
@@ -246,7 +246,7 @@ func (s *soak) byTimer(rng *rand.Rand, buf []byte) {
 	}
 }
 
-// readFile reads the file, and is cancelled at times.
+// readFile reads the file, and sometimes cancels the read.
 func (s *soak) readFile(rng *rand.Rand) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -309,7 +309,7 @@ func (s *soak) stream(rng *rand.Rand, p [2]int) {
 		s.t.Error(err)
 	}
 	res := <-end
-	overflow := res.Res > 0 && s.r.Stats().Overflows > 0 // ends a stream with its last event
+	overflow := res.Res > 0 && s.r.Stats().Overflows > 0 // the last event ends a stream
 	if res.Cause != nil || res.Errno() != syscall.ECANCELED && !overflow {
 		s.t.Errorf("a stream ended with %+v", res)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestStatsAddUp gives each counter a value of its own.
+// TestStatsAddUp gives each counter a different value.
 func TestStatsAddUp(t *testing.T) {
 	var a Stats
 	v := reflect.ValueOf(&a).Elem()

@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// rig is a reactor of one run of the sweep, with a file and an empty pipe that are
-// real or, as its rings, simulated.
+// rig is a reactor for one run of the sweep, with a file and an empty pipe. They are real
+// or simulated, as the rings are.
 type rig struct {
 	*Reactor
 	t          *faultsweep.Trial
@@ -29,7 +29,7 @@ type rig struct {
 	closed     bool // by the operation
 }
 
-// rigged runs do with a rig under faults, and looks at what is left of it.
+// rigged runs do with a rig under faults and checks the rig afterwards.
 func rigged(path string, content []byte, sim bool, do func(g *rig)) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		g := &rig{t: t, content: content}
@@ -93,7 +93,7 @@ func (g *rig) read(p []byte, off int64) *Op {
 	return op
 }
 
-// wait makes a read of the pipe, in which there is nothing.
+// wait makes a read of the pipe, which is empty.
 func (g *rig) wait() *Op {
 	p := make([]byte, 8)
 	op := &Op{Buf: p}
@@ -101,7 +101,7 @@ func (g *rig) wait() *Op {
 	return op
 }
 
-// judge looks at the end of an operation: want, or what has failed.
+// judge checks the result of an operation: want, or the fault that was injected.
 func (g *rig) judge(what string, res Result, want error) bool {
 	err := res.Cause
 	if err == nil && res.Errno() != 0 {
@@ -117,21 +117,21 @@ func (g *rig) judge(what string, res Result, want error) bool {
 	return g.t.Judge(what, err)
 }
 
-// holds looks at what a read has brought, which may be less than all.
+// holds checks the data of a read, which may be short.
 func (g *rig) holds(what string, p []byte, off int, res Result) {
 	if g.judge(what, res, nil) && (res.Res <= 0 || int(res.Res) > len(p) || !bytes.Equal(p[:res.Res], g.content[off:off+int(res.Res)])) {
-		g.t.Errorf("%s: %d bytes, or others", what, res.Res)
+		g.t.Errorf("%s: %d bytes, or wrong bytes", what, res.Res)
 	}
 }
 
-// hopeless reports whether what waits may go on to until the pipe has data, or the
+// hopeless reports whether a waiting operation may continue until the pipe has data or the
 // reactor is closed.
 func (g *rig) hopeless() bool {
 	c, fired := g.t.Choice()
 	return fired && !c.Passing
 }
 
-// result waits for the end of something that was asked to end.
+// result waits for the end of an operation that was cancelled.
 func (g *rig) result(what string, end <-chan Result, want error) {
 	g.t.Await(what+" ends", func() bool { return len(end) > 0 || g.hopeless() })
 	if len(end) == 0 {
@@ -140,7 +140,7 @@ func (g *rig) result(what string, end <-chan Result, want error) {
 		if err := g.Close(); err != nil {
 			g.t.Judge("Close", err)
 		}
-		<-end // with whatever
+		<-end // with any result
 		return
 	}
 	g.judge(what, <-end, want)
@@ -155,7 +155,7 @@ func sweptDo(g *rig) {
 	g.holds("DoContext", q, 64, g.DoContext(ctx, g.read(q, 64)))
 }
 
-// sweptContext ends a context under a read that waits.
+// sweptContext cancels the context of a read that waits.
 func sweptContext(g *rig) {
 	cause := errors.New("cut")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -166,7 +166,7 @@ func sweptContext(g *rig) {
 	g.result("DoContext", end, cause)
 }
 
-// sweptCancel cancels what a callback waits for, which is called once.
+// sweptCancel cancels an operation with a callback, which is called once.
 func sweptCancel(g *rig) {
 	end := make(chan Result, 4)
 	id, err := g.Queue(g.wait(), func(res Result) { end <- res })
@@ -182,7 +182,7 @@ func sweptCancel(g *rig) {
 	}
 }
 
-// sweptPoll polls again and again until it is cancelled.
+// sweptPoll polls repeatedly until it is cancelled.
 func sweptPoll(g *rig) {
 	events, end := make(chan struct{}, 1), make(chan Result, 4)
 	op := &Op{}
@@ -208,10 +208,10 @@ func sweptPoll(g *rig) {
 	g.result("Stream", end, syscall.ECANCELED)
 }
 
-// sweptOperations are all that the sweep runs.
+// sweptOperations are all operations that the sweep runs.
 func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
-	// What the kernel says of an operation is the caller's to meet, but for
-	// interruptions and, which simulated rings make, the exit of a thread.
+	// The results of an operation are the caller's to handle, except interruptions and the
+	// exit of a thread, which simulated rings produce.
 	choices := func(fails, passes []syscall.Errno, more ...faultsweep.Choice) []faultsweep.Choice {
 		cs := append(faultsweep.Fails(fails...), faultsweep.Passes(passes...)...)
 		return append(append(cs, faultsweep.Choice{Late: true, Passing: true}), more...)
@@ -222,7 +222,7 @@ func sweptOperations(path string, content []byte) (ops []faultsweep.Operation) {
 		for _, op := range []struct {
 			name string
 			do   func(*rig)
-		}{{"Do", sweptDo}, {"DoContext that ends", sweptContext}, {"Queue and Cancel", sweptCancel}, {"Stream", sweptPoll}} {
+		}{{"Do", sweptDo}, {"DoContext with a cancelled context", sweptContext}, {"Queue and Cancel", sweptCancel}, {"Stream", sweptPoll}} {
 			fails, passes, more := []syscall.Errno{syscall.EIO, syscall.ENOMEM}, []syscall.Errno{syscall.EINTR}, []faultsweep.Choice{short}
 			polls := append(slices.Clone(fails), syscall.EINTR)
 			if sim {
@@ -249,12 +249,12 @@ func sweptFile(t *testing.T) []faultsweep.Operation {
 	return sweptOperations(path, content)
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	ringtest.NeedRing(t)
 	faultsweep.Check(t, sweptFile(t))
 }
 
-// TestFaultSweepSimulated does that with rings that are simulated.
+// TestFaultSweepSimulated does the same with simulated rings.
 func TestFaultSweepSimulated(t *testing.T) { faultsweep.CheckSimulated(t, sweptFile(t)) }

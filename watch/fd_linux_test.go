@@ -11,8 +11,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// TestFD asks for descriptors of the kinds that people have, which must not block
-// afterwards.
+// TestFD asks for the descriptors of common types of files, which must stay non-blocking.
 func TestFD(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -41,6 +40,6 @@ func TestFD(t *testing.T) {
 	}
 	w.Close()
 	if fd, err := watch.FD(w); err == nil {
-		t.Errorf("a closed file has descriptor %d", fd)
+		t.Errorf("FD of a closed file is %d", fd)
 	}
 }

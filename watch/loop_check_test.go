@@ -4,9 +4,8 @@ package watch
 
 import "fmt"
 
-// Check returns an error that names the invariant of the loop that does not hold, nil
-// if all hold. Its time is in proportion to what is registered, and it may be called
-// where Add may.
+// Check returns an error that names a violated invariant of the loop, or nil. Its time is
+// proportional to the number of registrations. The goroutine that may call Add may call it.
 func (l *Loop) Check() error {
 	if err := l.timers.check(l.seq); err != nil {
 		return err
@@ -18,7 +17,7 @@ func (l *Loop) Check() error {
 	case marked != (posted > 0):
 		return fmt.Errorf("watch: %d functions posted, marked %v", posted, marked)
 	case l.next > len(l.batch):
-		return fmt.Errorf("watch: %d functions called of %d", l.next, len(l.batch))
+		return fmt.Errorf("watch: function %d of %d is being called", l.next, len(l.batch))
 	}
 	for _, h := range l.idle {
 		if h.gone && !l.calling {

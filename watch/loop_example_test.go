@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// ExampleLoop answers a pipe, a timer and another goroutine.
+// ExampleLoop handles a pipe, a timer and another goroutine.
 func ExampleLoop() {
 	l, err := watch.NewLoop(watch.Options{})
 	if err != nil {
@@ -40,7 +40,7 @@ func ExampleLoop() {
 		fmt.Printf("read %q\n", buf[:n])
 		_ = l.Remove(fd)
 		l.AfterFunc(time.Millisecond, func() { fmt.Println("a millisecond later") })
-		l.Drain() // when nothing is left to do, Run returns
+		l.Drain() // Run returns when nothing is left to do
 	})
 	if err != nil {
 		fmt.Println(err)

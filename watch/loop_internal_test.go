@@ -4,11 +4,11 @@ package watch
 
 import "time"
 
-// Turn makes one turn of a loop that does not run.
+// Turn runs one iteration of a loop that is not running.
 func (l *Loop) Turn() error { return l.turn() }
 
-// SetClock replaces the time of a loop. sleep stands for the passing of time: the
-// loop itself then only looks for events.
+// SetClock replaces the clock of a loop. sleep replaces waiting: the loop itself then only
+// checks for events.
 func (l *Loop) SetClock(now func() time.Duration, sleep func(time.Duration)) {
 	l.now = now
 	l.wait = func(d time.Duration) error {

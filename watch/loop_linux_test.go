@@ -124,8 +124,8 @@ func TestLoopDescriptors(t *testing.T) {
 	})
 }
 
-// TestLoopNeighbours has callbacks remove each other and themselves, and put
-// other files under the numbers.
+// TestLoopNeighbours lets callbacks remove each other and themselves, and reopen the
+// numbers as other files.
 func TestLoopNeighbours(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -145,7 +145,7 @@ func TestLoopNeighbours(t *testing.T) {
 					n.round()
 				}
 				if n.calls < 100 {
-					t.Errorf("%d calls: the test tests nothing", n.calls)
+					t.Errorf("%d calls are too few", n.calls)
 				}
 			})
 		}
@@ -169,7 +169,7 @@ func (n *neighbours) add(i int) {
 	gen, mode := n.gens[i], watch.Trigger(n.rng.IntN(3))
 	must(n.T, n.l.Add(n.fds[i], watch.Read, mode, func(watch.Events) {
 		if n.gens[i] != gen {
-			n.Fatalf("a removed registration of %d is called", n.fds[i])
+			n.Fatalf("a removed registration of descriptor %d was called", n.fds[i])
 		}
 		n.calls++
 		hush(n.fds[i])
@@ -201,14 +201,15 @@ func (n *neighbours) disturb(i int) {
 	}
 }
 
-// round makes some ready and wants the loop to call until none is.
+// round makes some descriptors ready and checks that the loop calls their functions until
+// none is ready.
 func (n *neighbours) round() {
 	for range 1 + n.rng.IntN(12) {
 		ring(n.T, n.fds[n.rng.IntN(len(n.fds))])
 	}
 	for quiet := 0; quiet < 3; {
 		before := n.calls
-		stop := n.l.AfterFunc(0, func() {}) // so that the turn does not sleep
+		stop := n.l.AfterFunc(0, func() {}) // so that the iteration does not sleep
 		must(n.T, n.l.Turn())
 		stop.Stop()
 		if quiet++; n.calls != before {
@@ -256,8 +257,8 @@ func TestLoopPost(t *testing.T) {
 	})
 }
 
-// TestLoopFair has functions and timers that set themselves again and wants an
-// event to come through.
+// TestLoopFair has functions and timers that post or set themselves again, and checks that
+// an event is still handled.
 func TestLoopFair(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
@@ -334,14 +335,14 @@ func TestLoopSignals(t *testing.T) {
 		if calls != 3 {
 			t.Errorf("%d signals, want 3", calls)
 		}
-		_ = usr2 // ends with the loop
+		_ = usr2 // ended by the loop's Close
 	})
 }
 
 func TestLoopEnds(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), bells(t, 1)[0]
-		l.Stop() // before Run counts
+		l.Stop() // a Stop before Run counts
 		run(t, l)
 
 		cause := errors.New("enough")
@@ -360,7 +361,7 @@ func TestLoopEnds(t *testing.T) {
 		done = start(t.Context(), l)
 		sleeps(t, l)
 		l.Drain()
-		sleeps(t, l) // a descriptor is left
+		sleeps(t, l) // a descriptor is still registered
 		select {
 		case err := <-done:
 			t.Fatalf("drained with a descriptor left: %v", err)
@@ -388,7 +389,7 @@ func TestLoopEnds(t *testing.T) {
 	})
 }
 
-// sleeps waits until the loop, which runs, has called a function that was posted.
+// sleeps waits until the running loop has called a posted function.
 func sleeps(t *testing.T, l *watch.Loop) {
 	t.Helper()
 	done := make(chan struct{})
@@ -396,7 +397,7 @@ func sleeps(t *testing.T, l *watch.Loop) {
 	<-done
 }
 
-// TestLoopClosedInCallback wants the callback that closes to be the last.
+// TestLoopClosedInCallback checks that no callback follows the one that closes the loop.
 func TestLoopClosedInCallback(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
@@ -419,8 +420,8 @@ func TestLoopClosedInCallback(t *testing.T) {
 	})
 }
 
-// TestLoopPanics has each kind of callback panic and wants the rest called by the
-// next Run.
+// TestLoopPanics lets each kind of callback panic and checks that the next Run calls the
+// others.
 func TestLoopPanics(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
@@ -456,7 +457,7 @@ func TestLoopPanics(t *testing.T) {
 			}()
 		}
 		if calls != 6 || panics != 3 {
-			t.Errorf("%d calls and %d panics, want 6 and 3", calls, panics)
+			t.Errorf("got %d calls and %d panics, want 6 and 3", calls, panics)
 		}
 	})
 }
@@ -482,14 +483,14 @@ func TestLoopAllocs(t *testing.T) {
 			must(t, l.Turn())
 		}
 		for range 100 {
-			turn() // buffers grow to their size
+			turn() // buffers grow to their final size
 		}
 		calls = 0
 		if n := ringtest.Allocations(200, turn); n > 0 {
 			t.Errorf("%v allocations per turn", n)
 		}
 		if calls < 200*11 {
-			t.Errorf("%d calls: the test tests nothing", calls)
+			t.Errorf("%d calls are too few", calls)
 		}
 	})
 }

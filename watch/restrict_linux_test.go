@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestRestrictedRing tries what a restricted ring refuses; what it must not
-// refuse is in TestSuite.
+// TestRestrictedRing tries operations that a restricted ring refuses; TestSuite has the
+// operations that it must not refuse.
 func TestRestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	runtime.LockOSThread()

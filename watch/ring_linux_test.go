@@ -37,9 +37,8 @@ func counter(t *testing.T) int {
 	return fd.Int()
 }
 
-// TestFollowsItsCaller makes turns on many threads. A watcher that chose the ring
-// itself ends up with epoll, another one goes on following; neither loses
-// anything.
+// TestFollowsItsCaller waits on many threads. A watcher that chose the ring automatically
+// changes to epoll, any other moves its ring; neither loses an event.
 func TestFollowsItsCaller(t *testing.T) {
 	for _, chosen := range []bool{true, false} {
 		w := ringWatcher(t, chosen)
@@ -94,8 +93,8 @@ func TestFollowsItsCaller(t *testing.T) {
 	}
 }
 
-// TestOverflowIsMet makes sure that what the suite calls an overflow is one.
-func TestOverflowIsMet(t *testing.T) {
+// TestOverflowHappens checks that the suite's overflow test does overflow the CQ.
+func TestOverflowHappens(t *testing.T) {
 	w := ringWatcher(t, false)
 	b := w.backend.(*ringBackend)
 	const n = 500
@@ -138,7 +137,7 @@ func TestOverflowIsMet(t *testing.T) {
 	}
 }
 
-// TestNoAllocations makes turns of every mode.
+// TestNoAllocations uses descriptors of every mode.
 func TestNoAllocations(t *testing.T) {
 	for _, b := range []Mode{ModeEpoll, ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {

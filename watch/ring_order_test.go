@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestTurner mixes what submissions and waits bring.
+// TestTurner mixes completions from submissions and from waits.
 func TestTurner(t *testing.T) {
 	r := ringtest.Open(t, &uring.Options{Entries: 16})
 	next := uint64(0)

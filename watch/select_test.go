@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// backendOf opens a watcher and returns what it says of itself.
+// backendOf opens a watcher and returns its backend and the reason.
 func backendOf(t *testing.T, o watch.Options) (name, reason string, err error) {
 	t.Helper()
 	w, err := watch.New(o)
@@ -61,11 +61,11 @@ func TestAutoTakesTheRing(t *testing.T) {
 	}
 }
 
-// envChild makes TestInAProcessWithoutRings the child of itself.
+// envChild makes the test binary a child of TestInAProcessWithoutRings.
 const envChild = "RINGSIDE_TEST_CHILD"
 
-// TestInAProcessWithoutRings runs the suite, and the test of the choice, in a
-// process to which io_uring is forbidden from its start.
+// TestInAProcessWithoutRings runs the suite and the test of the automatic choice in a
+// process in which io_uring is forbidden from the start.
 func TestInAProcessWithoutRings(t *testing.T) {
 	if os.Getenv(envChild) != "" {
 		withoutRings(t)
@@ -79,7 +79,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 	}
 	for _, line := range []string{"--- PASS: TestInAProcessWithoutRings", "--- PASS: TestSuite/epoll/Wait", "--- SKIP: TestSuite/io_uring"} {
 		if !strings.Contains(string(out), line) {
-			t.Errorf("the child does not say %q:\n%s", line, out)
+			t.Errorf("the output of the child lacks %q:\n%s", line, out)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func withoutRings(t *testing.T) {
 	_, _, err = backendOf(t, watch.Options{Mode: watch.ModeRing})
 	forbidden, ok := errors.AsType[*features.ForbiddenError](err)
 	if !ok || !strings.Contains(err.Error(), forbidden.Remedy) {
-		t.Errorf("the error does not say what to change: %v", err)
+		t.Errorf("the error does not name the remedy: %v", err)
 	}
 }
 

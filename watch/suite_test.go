@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// overBackends runs test for each backend, skipping what the system lacks.
+// overBackends runs test for each backend that the system has.
 func overBackends(t *testing.T, test func(t *testing.T, b watch.Mode)) {
 	for _, b := range []watch.Mode{watch.ModeEpoll, watch.ModeRing} {
 		t.Run(b.String(), func(t *testing.T) {
@@ -25,7 +25,7 @@ func overBackends(t *testing.T, test func(t *testing.T, b watch.Mode)) {
 	}
 }
 
-// need skips a test of a backend that cannot be had.
+// need skips a test of a backend that the system does not have.
 func need(t *testing.T, b watch.Mode) {
 	t.Helper()
 	w, err := watch.New(watch.Options{Mode: b})

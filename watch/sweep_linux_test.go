@@ -39,7 +39,7 @@ func newSweptPipes(t *faultsweep.Trial, n int) (p sweptPipes) {
 	return p
 }
 
-// feed makes each readable; drain says how many bytes there are in one.
+// feed makes each pipe readable; drain returns the number of bytes in one.
 func (p sweptPipes) feed(t *faultsweep.Trial) {
 	for _, fds := range p {
 		if _, err := syscall.Write(fds[1], []byte("x")); err != nil {
@@ -53,13 +53,13 @@ func drain(fd int) int {
 	return max(n, 0)
 }
 
-// turns polls until cond holds, each turn of which may fail as the kernel did; it
-// says false when the watcher has failed for good.
+// turns polls until cond holds. Each poll may fail with the injected error. turns returns
+// false when the watcher has failed permanently.
 func turns(t *faultsweep.Trial, w *watch.Watcher, f func(watch.Event), what string, cond func() bool) bool {
 	failures := 0
 	for end := time.Now().Add(faultsweep.Patience / 2); !cond(); {
 		if time.Now().After(end) {
-			t.Errorf("still not: %s", what)
+			t.Errorf("did not become true: %s", what)
 			return false
 		}
 		_, err := w.Poll(time.Second, f)
@@ -74,7 +74,7 @@ func turns(t *faultsweep.Trial, w *watch.Watcher, f func(watch.Event), what stri
 	return true
 }
 
-// onPipes opens a watcher, with n pipes beside it, for what do does on its thread.
+// onPipes opens a watcher and n pipes for do, which runs on the watcher's thread.
 func onPipes(o watch.Options, n int, do func(*faultsweep.Trial, *watch.Watcher, sweptPipes)) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		runtime.LockOSThread()
@@ -90,7 +90,7 @@ func onPipes(o watch.Options, n int, do func(*faultsweep.Trial, *watch.Watcher, 
 	}
 }
 
-// sweptModes watches descriptors in all modes, changes some and removes others.
+// sweptModes watches descriptors in all modes, and changes and removes some.
 func sweptModes(o watch.Options) func(*faultsweep.Trial) {
 	return onPipes(o, 4, func(t *faultsweep.Trial, w *watch.Watcher, p sweptPipes) {
 		modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot, watch.Level}
@@ -107,7 +107,7 @@ func sweptModes(o watch.Options) func(*faultsweep.Trial) {
 		f := func(ev watch.Event) {
 			i := ev.Value.(int)
 			if ev.FD != p[i][0] || removed && i == 3 {
-				t.Errorf("an event of descriptor %d, which is not watched, or has another value than %d", ev.FD, i)
+				t.Errorf("got an event of descriptor %d, which is not watched or has another value than %d", ev.FD, i)
 			}
 			if drain(ev.FD) > 0 {
 				seen |= 1 << i
@@ -124,7 +124,7 @@ func sweptModes(o watch.Options) func(*faultsweep.Trial) {
 				}
 			}
 			removed = true
-			if added&4 != 0 { // makes it report again
+			if added&4 != 0 { // reports it again
 				t.Judge("Modify", w.Modify(p[2][0], watch.Read, watch.OneShot, 2))
 			}
 			p.feed(t)
@@ -137,14 +137,14 @@ func sweptModes(o watch.Options) func(*faultsweep.Trial) {
 				drain(p[i][0])
 			}
 			p.feed(t)
-			turns(t, w, f, "those are reported that are watched afterwards", all(added&3))
+			turns(t, w, f, "the descriptors that are still watched are reported", all(added&3))
 		}
 		w.Wake()
 		if err := w.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if _, err := w.Poll(0, f); !errors.Is(err, watch.ErrClosed) {
-			t.Errorf("a turn after close: %v", err)
+			t.Errorf("Poll after close: %v", err)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func sweptLoop(o watch.Options) func(*faultsweep.Trial) {
 			p.feed(t)
 			go func() {
 				for range 3 {
-					_ = l.Post(func() { posted++; finish() }) // It fails where Run has failed.
+					_ = l.Post(func() { posted++; finish() }) // Post fails where Run has failed.
 				}
 			}()
 			ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
@@ -191,7 +191,7 @@ func sweptLoop(o watch.Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptWake ends a wait of another goroutine's, by Wake and by Close.
+// sweptWake ends a wait of another goroutine, by Wake and by Close.
 func sweptWake(o watch.Options) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		t.Arm()
@@ -201,7 +201,7 @@ func sweptWake(o watch.Options) func(*faultsweep.Trial) {
 			return
 		}
 		ended := make(chan error, 1)
-		var mu sync.Mutex // of the scheduler: all but Wait and Wake are called under it
+		var mu sync.Mutex // protects the watcher: all calls except Wait and Wake hold it
 		locked := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 		go func() {
 			runtime.LockOSThread()
@@ -253,11 +253,11 @@ func sweptWake(o watch.Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptOperations are all that the sweep runs.
+// sweptOperations are all operations that the sweep runs.
 func sweptOperations() []faultsweep.Operation {
 	ring, epoll := watch.Options{Mode: watch.ModeRing}, watch.Options{Mode: watch.ModeEpoll}
 	auto := watch.Options{}
-	// Where io_uring was not asked for, epoll is in its place.
+	// Where io_uring was not requested, epoll replaces it.
 	falls := map[string][]faultsweep.Choice{}
 	for _, kind := range []string{"io_uring_setup", "mmap", "eventfd"} {
 		for _, c := range faultsweep.Choices[kind] {
@@ -279,33 +279,33 @@ func sweptOperations() []faultsweep.Operation {
 	}
 }
 
-// ready makes a test ready for the sweep.
+// ready prepares a test for the sweep.
 func ready(t *testing.T) {
 	need(t, watch.ModeRing)
-	// Package signal keeps goroutines from the first time on, and a signal that a
-	// closed loop hears no more must not end the process.
+	// Package signal starts goroutines at its first use that stay. A signal that a closed
+	// loop no longer handles must not end the process.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGUSR2)
 	t.Cleanup(func() { signal.Stop(caught) })
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	ready(t)
 	faultsweep.Check(t, sweptOperations())
 }
 
-// TestFaultSweepSimulated does that with rings that are simulated.
+// TestFaultSweepSimulated does the same with simulated rings.
 func TestFaultSweepSimulated(t *testing.T) {
 	ready(t)
 	faultsweep.CheckSimulated(t, sweptOperations())
 }
 
-// TestFaultSweepCoversAll compares the sweep with what the package exports.
+// TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(), faultsweep.Exempt{
-		"tells what is known and asks nothing of the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Timer.Active " +
+		"makes no call to the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Timer.Active " +
 			"Events.String Trigger.String Watcher.Stats Loop.Stats Stats.Plus",
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// sweptChanges changes what is waited for of descriptors that wait: the ends of
-// pipes that are written to have room, which was not asked for.
+// sweptChanges changes the events of descriptors while they are watched: the write ends of
+// the pipes are writable, which was not requested.
 func sweptChanges(o watch.Options) func(*faultsweep.Trial) {
 	modes := []watch.Trigger{watch.Level, watch.Edge, watch.OneShot}
 	return onPipes(o, len(modes), func(t *faultsweep.Trial, w *watch.Watcher, p sweptPipes) {
@@ -39,20 +39,20 @@ func sweptChanges(o watch.Options) func(*faultsweep.Trial) {
 			return
 		}
 		if seen != 0 {
-			t.Errorf("events %b that were not asked for", seen)
+			t.Errorf("got events %b that were not requested", seen)
 		}
 		for i, mode := range modes {
 			if want&(1<<i) != 0 {
 				t.Judge("Modify", w.Modify(p[i][1], watch.Write, mode, i))
 			}
 		}
-		turns(t, w, f, "what was changed is reported", func() bool { return seen&want == want })
+		turns(t, w, f, "the changed descriptors are reported", func() bool { return seen&want == want })
 	})
 }
 
-// sweptSteps runs a loop in which one thing leads to the next: a timer that was
-// set again, a descriptor that is changed and removed, an idle hook, a signal, and
-// the end for want of anything to do.
+// sweptSteps runs a loop in which each callback causes the next: a timer that was set
+// again, a descriptor that is changed and removed, an idle hook, a signal, and the end of
+// Run because nothing is left to do.
 func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		p := newSweptPipes(t, 1)
@@ -70,8 +70,8 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 		}()
 		fd, reads, idle, signalled, over := p[0][0], 0, 0, false, false
 		var second *watch.Timer
-		// The timer that ends the loop is set by what comes last of the signal and the
-		// third call of the idle hook.
+		// The later of the signal and the third call of the idle hook sets the timer that
+		// ends the loop.
 		proceed := func() {
 			if signalled && idle == 3 {
 				second.Reset(time.Millisecond)
@@ -101,7 +101,7 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 				return
 			}
 			switch reads++; reads {
-			case 1: // once more, after it was changed
+			case 1: // again, after the descriptor was changed
 				t.Judge("Modify", l.Modify(fd, watch.Read, watch.OneShot))
 				p.feed(t)
 			case 2:
@@ -125,7 +125,7 @@ func sweptSteps(o watch.Options) func(*faultsweep.Trial) {
 				return
 			}
 			if !t.Judge("Run", err) {
-				continue // the error tells how to continue
+				continue // the error names how to continue
 			}
 			if !over || reads != 2 || idle < 3 || l.Len() != 0 {
 				t.Errorf("the loop ended with %v, %d, %d, %d", over, reads, idle, l.Len())

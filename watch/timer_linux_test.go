@@ -13,14 +13,14 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// timerModel knows which timers are set and checks each call against it.
+// timerModel records which timers are set and checks each call against them.
 type timerModel struct {
 	*testing.T
 	rng    *rand.Rand
 	l      *watch.Loop
 	now    time.Duration
 	seq    int
-	last   int // seq when the loop last looked at its timers
+	last   int // seq when the loop last checked its timers
 	timers []*modelTimer
 	fired  int
 }
@@ -43,7 +43,7 @@ func newTimerModel(t *testing.T, b watch.Mode, seed uint64) *timerModel {
 	return m
 }
 
-// next returns the timer that has to be called first.
+// next returns the timer that must be called next.
 func (m *timerModel) next() *modelTimer {
 	var first *modelTimer
 	for _, mt := range m.timers {
@@ -54,7 +54,7 @@ func (m *timerModel) next() *modelTimer {
 	return first
 }
 
-// sleep wants the loop to sleep until the next timer, and wakes it there, before
+// sleep checks that the loop sleeps until the next timer, and ends the sleep then, before,
 // or after.
 func (m *timerModel) sleep(d time.Duration) {
 	want := time.Duration(-1)
@@ -95,19 +95,19 @@ func (m *timerModel) change(i int) {
 	mt := m.timers[i]
 	if m.rng.IntN(3) == 0 {
 		if was := mt.Stop(); was != mt.on {
-			m.Fatalf("stopping timer %d says %v, want %v", i, was, mt.on)
+			m.Fatalf("Stop of timer %d returned %v, want %v", i, was, mt.on)
 		}
 		mt.on = false
 	} else {
 		d := time.Duration(m.rng.IntN(12)-2) * time.Second
 		m.seq++
 		if was := mt.Reset(d); was != mt.on {
-			m.Fatalf("setting timer %d says %v, want %v", i, was, mt.on)
+			m.Fatalf("Reset of timer %d returned %v, want %v", i, was, mt.on)
 		}
 		mt.on, mt.at, mt.seq = true, m.now+max(d, 0), m.seq
 	}
 	if mt.Active() != mt.on {
-		m.Fatalf("timer %d says %v, want %v", i, mt.Active(), mt.on)
+		m.Fatalf("Active of timer %d returned %v, want %v", i, mt.Active(), mt.on)
 	}
 	if err := m.l.Check(); err != nil {
 		m.Fatal(err)
@@ -141,15 +141,15 @@ func TestTimerModel(t *testing.T) {
 					m.turn()
 				}
 				if m.fired < 50 {
-					t.Errorf("%d calls: the test tests nothing", m.fired)
+					t.Errorf("%d calls are too few", m.fired)
 				}
 			})
 		}
 	})
 }
 
-// TestManyTimers sets ten thousand, stops half of them in random order and wants
-// the others called in theirs.
+// TestManyTimers sets ten thousand timers, stops half of them in random order, and checks
+// that the others are called in the order of their times.
 func TestManyTimers(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
@@ -171,7 +171,7 @@ func TestManyTimers(t *testing.T) {
 		}
 		for _, i := range rng.Perm(n)[:n/2] {
 			if !timers[i].Stop() {
-				t.Fatal("a timer was not set")
+				t.Fatal("Stop reported that a set timer was not set")
 			}
 		}
 		if err := l.Check(); err != nil {
@@ -193,12 +193,12 @@ func TestManyTimers(t *testing.T) {
 	})
 }
 
-// TestTimersByTheClock runs without an injected clock.
+// TestTimersByTheClock uses the real clock.
 func TestTimersByTheClock(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
 		start := time.Now()
-		l.AfterFunc(1<<63-1, func() { t.Error("called in 292 years") })
+		l.AfterFunc(1<<63-1, func() { t.Error("a timer of 292 years was called") })
 		l.AfterFunc(20*time.Millisecond, func() {
 			if d := time.Since(start); d < 20*time.Millisecond {
 				t.Errorf("called after %v", d)

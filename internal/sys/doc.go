@@ -12,12 +12,12 @@
 //
 // # Raw calls
 //
-// Most calls enter the scheduler (Syscall), so that another thread can take over the P
-// if they block. A raw call does not (RawSyscall): if it blocked, it would hold its P,
-// and the next garbage collection would stop the process. A raw call must therefore
-// never block, whatever other processes do to the descriptor, except for locks that the
-// kernel holds for a short time and page faults of the program's own memory. O_NONBLOCK
-// is no sufficient reason: it belongs to the open file, and every process that shares
+// Most calls enter the scheduler (Syscall): while such a call blocks, another thread can
+// take over its P. A raw call (RawSyscall) does not enter the scheduler: while it blocks,
+// it holds its P, and the next garbage collection stops the process until it returns. A raw
+// call must therefore never block, whatever other processes do to the descriptor, except for
+// locks that the kernel holds for a short time and page faults of the program's own memory.
+// O_NONBLOCK is no sufficient reason: it belongs to the open file, and every process that shares
 // the file can clear it. This is the list of all raw calls of the tree, with the
 // function that makes each; internal/testing/lint.TestRawCallsHaveReasons compares.
 //

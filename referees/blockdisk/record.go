@@ -142,7 +142,7 @@ type State struct {
 	content image
 }
 
-// String describes the state and the fate of the writes that were not durable.
+// String describes the state and what became of each write that was not durable.
 func (s *State) String() string {
 	fates := s.Fates
 	const most = 40

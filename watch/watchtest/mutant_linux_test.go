@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// envMutant names the watcher with a fault that a child process tests.
+// envMutant names the faulty watcher that a child process tests.
 const envMutant = "RINGSIDE_TEST_MUTANT"
 
-// mutants are watchers with one fault each, and the test that must see it.
+// mutants are watchers with one fault each, and the test that must fail.
 var mutants = map[string]struct {
 	caught string
 	wrap   func(w *watch.Watcher) Watcher
@@ -78,13 +78,13 @@ func TestMutant(t *testing.T) {
 	})
 }
 
-// TestEveryFaultIsSeen runs mutants in child processes, which must fail.
+// TestEveryFaultIsSeen runs the mutants in child processes, which must fail.
 func TestEveryFaultIsSeen(t *testing.T) {
 	if os.Getenv(envMutant) != "" {
 		return
 	}
 	if testing.Short() {
-		t.Skip("faults seeded to prove the suite, not the kernel: without -short")
+		t.Skip("checks the suite, not a watcher: not with -short")
 	}
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
@@ -93,13 +93,13 @@ func TestEveryFaultIsSeen(t *testing.T) {
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught) {
-				t.Errorf("%s does not see it: %v\n%s", m.caught, err, out)
+				t.Errorf("%s did not fail: %v\n%s", m.caught, err, out)
 			}
 		})
 	}
 }
 
-// otherMode takes one mode for another.
+// otherMode replaces one mode by another.
 type otherMode struct {
 	*watch.Watcher
 	from, to watch.Trigger
@@ -120,7 +120,8 @@ func (m *otherMode) Modify(fd int, i watch.Events, mode watch.Trigger, v any) er
 	return m.Watcher.Modify(fd, i, m.mode(mode), v)
 }
 
-// reporter edits what a Dispatch reports, and reports it whatever callbacks do.
+// reporter changes the events of a Dispatch, and reports all of them whatever the callbacks
+// do.
 type reporter struct {
 	*watch.Watcher
 	edit func([]watch.Event) []watch.Event
@@ -140,7 +141,7 @@ func (m *reporter) Poll(d time.Duration, f func(watch.Event)) (int, error) {
 	return poll(m, d, f)
 }
 
-// poll is Poll by the three steps of a mutant.
+// poll is Poll, made of the three steps of a mutant.
 func poll(w Watcher, d time.Duration, f func(watch.Event)) (int, error) {
 	if err := w.Prepare(); err != nil {
 		return 0, err
@@ -170,7 +171,7 @@ func notAtFirst() func([]watch.Event) []watch.Event {
 	}
 }
 
-// echoing reports everything once more with the next Dispatch.
+// echoing reports everything again at the next Dispatch.
 func echoing() func([]watch.Event) []watch.Event {
 	var last []watch.Event
 	return func(evs []watch.Event) []watch.Event {
@@ -203,7 +204,7 @@ func losing(nth int) func([]watch.Event) []watch.Event {
 	}
 }
 
-// puttingOff reports in two of three turns only what was reported in the turn before.
+// puttingOff reports in two of three iterations only the events of the iteration before.
 func puttingOff() func([]watch.Event) []watch.Event {
 	var before, waiting []watch.Event
 	turn := 0
@@ -239,8 +240,8 @@ func repeating(nth int) func([]watch.Event) []watch.Event {
 	}
 }
 
-// early dispatches in Wait, and reports later. With forgets a second Wait drops
-// what the first has found.
+// early dispatches in Wait and reports later. With forgets, a second Wait drops the events
+// of the first.
 type early struct {
 	reporter
 	forgets bool
@@ -266,7 +267,7 @@ func (m *early) Dispatch(f func(watch.Event)) int {
 	return n
 }
 
-// curious watches for more than it is asked to.
+// curious watches for more events than requested.
 type curious struct {
 	*watch.Watcher
 	more watch.Events
@@ -309,7 +310,7 @@ func (m *noError) Add(fd int, i watch.Events, mode watch.Trigger, v any) error {
 	return err
 }
 
-// hasty does not wait to the end.
+// hasty does not wait for the whole timeout.
 type hasty struct{ *watch.Watcher }
 
 func (m *hasty) Wait(d time.Duration) error {
@@ -319,7 +320,7 @@ func (m *hasty) Wait(d time.Duration) error {
 	return m.Watcher.Wait(d)
 }
 
-// strict takes a timeout for an error.
+// strict treats a timeout as an error.
 type strict struct{ *watch.Watcher }
 
 func (m *strict) Poll(d time.Duration, f func(watch.Event)) (int, error) {
@@ -330,7 +331,7 @@ func (m *strict) Poll(d time.Duration, f func(watch.Event)) (int, error) {
 	return n, err
 }
 
-// wakesTwice counts wakes.
+// wakesTwice lets one Wake end several waits.
 type wakesTwice struct {
 	*watch.Watcher
 	n int
@@ -349,7 +350,7 @@ func (m *wakesTwice) Wait(d time.Duration) error {
 	return m.Watcher.Wait(d)
 }
 
-// holder keeps what it watches open.
+// holder keeps the watched files open.
 type holder struct {
 	*watch.Watcher
 	held []int
@@ -369,7 +370,7 @@ func (m *holder) Close() error {
 	return m.Watcher.Close()
 }
 
-// fussy refuses to remove what the kernel has removed already.
+// fussy refuses to remove a descriptor that the kernel has already removed.
 type fussy struct{ *watch.Watcher }
 
 func (m *fussy) Remove(fd int) error {
