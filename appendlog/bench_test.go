@@ -13,9 +13,9 @@ import (
 
 const benchRecord = 128
 
-// BenchmarkAppend measures durable appends of 128 bytes by 1 and 64 goroutines.
-// "os" is what a program with os.File does: each goroutine writes to a file
-// opened with O_APPEND and syncs it, by fdatasync where there is one.
+// BenchmarkAppend measures durable appends of 128 bytes by 1 and 64 goroutines. "os" is a
+// program with os.File: each goroutine writes to a file opened with O_APPEND and syncs it,
+// by fdatasync where the system has it.
 func BenchmarkAppend(b *testing.B) {
 	record := make([]byte, benchRecord)
 	for i := range record {

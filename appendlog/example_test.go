@@ -10,8 +10,8 @@ import (
 	"github.com/ringside-io/ringside/appendlog"
 )
 
-// An append returns when its record is durable. Opening the log again, after a
-// crash as after a Close, finds every such record.
+// An append returns when its record is durable. When the log is opened again, after Close
+// or after a crash, it contains every such record.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "log")
 	if err != nil {
@@ -24,9 +24,9 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	if _, err := a.Append([]byte("credit 100")); err != nil {
-		log.Fatal(err) // not known to be durable, and the log takes no more
+		log.Fatal(err) // the record is not known to be durable, and the log accepts no more
 	}
-	// Both or none:
+	// Both or neither:
 	checkpoint, err := a.AppendBatch([][]byte{[]byte("debit 30"), []byte("fee 1")})
 	if err != nil {
 		log.Fatal(err)

@@ -31,7 +31,7 @@ type faultKind struct {
 var faultKinds = []faultKind{
 	{"write EIO", "write", memFault{err: syscall.EIO}, syscall.EIO, false},
 	{"write EIO after a part", "write", memFault{err: syscall.EIO, written: 700}, syscall.EIO, false},
-	{"disk full", "write", memFault{err: syscall.ENOSPC, written: 100}, syscall.ENOSPC, true}, // of zeros ahead
+	{"disk full", "write", memFault{err: syscall.ENOSPC, written: 100}, syscall.ENOSPC, true}, // of the zeros that are written ahead
 	{"short write", "write", memFault{written: 5}, io.ErrShortWrite, false},
 	{"sync EIO", "sync", memFault{err: syscall.EIO}, syscall.EIO, false},
 	{"sync EIO that forgets", "sync", memFault{err: syscall.EIO, lost: true}, syscall.EIO, false},
@@ -42,13 +42,13 @@ var faultKinds = []faultKind{
 	{"reopening", "open", memFault{err: syscall.EMFILE}, syscall.EMFILE, false},
 	{"truncate", "truncate", memFault{err: syscall.EIO}, syscall.EIO, true},
 	{"close", "close", memFault{err: syscall.EIO}, syscall.EIO, true},
-	{"write of the mark", "mark write", memFault{err: syscall.EIO}, syscall.EIO, true}, // it then claims less
+	{"write of the mark", "mark write", memFault{err: syscall.EIO}, syscall.EIO, true}, // the mark then claims less
 	{"sync of the mark", "mark sync", memFault{err: syscall.EIO, lost: true}, syscall.EIO, true},
 }
 
-// TestFaults lets the nth call of every kind fail, once and for good,
-// under load with rotations: every append is told, the failure stays, and after
-// a restart or a power cut nothing that was acknowledged is missing.
+// TestFaults lets the nth call of every kind fail, once and permanently, under load with
+// rotations. Every append returns an error after the failure, the failure stays, and after
+// a restart or a power cut no acknowledged record is missing.
 func TestFaults(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for _, k := range faultKinds {
@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// ledger is what appending goroutines were told.
+// ledger records the results that appending goroutines got.
 type ledger struct {
 	mu     sync.Mutex
 	acked  map[string]Position
@@ -77,8 +77,7 @@ func newLedger() *ledger {
 	return &ledger{acked: map[string]Position{}, failed: map[string]error{}}
 }
 
-// load appends from several goroutines until each was refused, or has done its
-// part.
+// load appends from several goroutines until each was refused or is done.
 func (l *ledger) load(t *testing.T, a *Log, goroutines, each int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -90,7 +89,7 @@ func (l *ledger) load(t *testing.T, a *Log, goroutines, each int) {
 				pos, err := a.Append([]byte(d))
 				l.note(d, pos, err)
 				if refused && err == nil {
-					t.Error("an append succeeds after one that failed")
+					t.Error("an append succeeded after one that failed")
 				}
 				refused = refused || err != nil
 			}
@@ -117,8 +116,8 @@ func (l *ledger) check(t *testing.T, a *Log) {
 	}
 }
 
-// judge compares the log with what was told: all that was acknowledged is
-// there, at its position, and nothing that was never appended.
+// judge compares the log with the results: each acknowledged record is there, at its
+// position, and there is no record that was never appended.
 func (l *ledger) judge(a *Log) error {
 	found := map[string]Position{}
 	for r, err := range a.Records(Position{}) {
@@ -132,7 +131,7 @@ func (l *ledger) judge(a *Log) error {
 	}
 	for d := range found {
 		if rest, ok := strings.CutPrefix(d, "first "); ok && found["second "+rest] == (Position{}) {
-			return fmt.Errorf("of a batch only %q is found", d)
+			return fmt.Errorf("only %q of a batch was found", d)
 		}
 	}
 	for d, pos := range l.acked {
@@ -174,7 +173,7 @@ func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 	case hit && (len(l.failed) == 0 || !errors.Is(err, k.want) || !errors.Is(a.Err(), k.want)):
 		t.Fatalf("call %d failed: %d appends failed, Close = %v, Err = %v", n, len(l.failed), err, a.Err())
 	case !hit && (len(l.failed) != 0 || err != nil):
-		t.Fatalf("nothing failed: %d appends failed, Close = %v", len(l.failed), err)
+		t.Fatalf("no call failed: %d appends failed, Close = %v", len(l.failed), err)
 	}
 	for _, after := range []*memStore{s.restart(), s.crash(rand.New(rand.NewPCG(seed, 1))), s.crash(rand.New(rand.NewPCG(seed, 2)))} {
 		b := openMem(t, after, o)
@@ -184,7 +183,7 @@ func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 	}
 }
 
-// TestFailureReachesEveryWaiter fails the sync of a group of several.
+// TestFailureReachesEveryWaiter lets the sync of a group of several appends fail.
 func TestFailureReachesEveryWaiter(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})
@@ -217,7 +216,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 		}
 	}
 	if failed != n-1 {
-		t.Errorf("%d appends were told of the failure, want %d", failed, n-1)
+		t.Errorf("%d appends returned the failure, want %d", failed, n-1)
 	}
 	s.mu.Lock()
 	s.fault = nil
@@ -236,16 +235,16 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 		}
 	}
 	if s.calls["write"] != writes {
-		t.Error("something was written after the failure")
+		t.Error("the log wrote after the failure")
 	}
 	if err := a.Close(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a second Close: %v", err)
 	}
 }
 
-// TestPowerCuts ends a log's lives at a random call, by a power cut or by a
-// kill, again and again: each time everything acknowledged is found, and
-// everything that was found before, and the log goes on.
+// TestPowerCuts ends each run of a log at a random call, by a power cut or by a kill, many
+// times. Each time every acknowledged record is found, and every record that was found
+// before, and the log continues to work.
 func TestPowerCuts(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for seed := range uint64(ringtest.Rounds(120, 20)) {
@@ -256,8 +255,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestEveryPowerCut cuts the power after each write, and opens what each disk may hold
-// then: the records that each goroutine was told of are there, in their order.
+// TestEveryPowerCut cuts the power after each write, and opens every state that the disk
+// may then have: the records that were acknowledged to each goroutine are there, in order.
 func TestEveryPowerCut(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	const goroutines, each = 3, 14
@@ -281,7 +280,7 @@ func TestEveryPowerCut(t *testing.T) {
 		}
 		wg.Wait()
 		if life == 1 {
-			mustClose(t, a) // the first life ends by a kill
+			mustClose(t, a) // a kill ends the first run
 		}
 	}
 	res, err := s.disk.Run(powercut.Explore{Seed: 1, States: ringtest.Rounds(4000, 500), Check: func(st *powercut.State, _ string) error {
@@ -297,13 +296,13 @@ func TestEveryPowerCut(t *testing.T) {
 			}
 			f := strings.Fields(string(r.Data))
 			if f[1] != strconv.Itoa(next[f[0]]) {
-				return fmt.Errorf("goroutine %s: record %s follows %d", f[0], f[1], next[f[0]]-1)
+				return fmt.Errorf("goroutine %s: got record %s after %d", f[0], f[1], next[f[0]]-1)
 			}
 			next[f[0]]++
 		}
 		for g, n := range st.Acked {
 			if next[g] < n {
-				return fmt.Errorf("goroutine %s was told of %d records, %d are there", g, n, next[g])
+				return fmt.Errorf("goroutine %s: %d records were acknowledged, %d are there", g, n, next[g])
 			}
 		}
 		return nil
@@ -311,7 +310,7 @@ func TestEveryPowerCut(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d moments, %d states", res.Cuts, res.States)
+	t.Logf("%d power cuts, %d states", res.Cuts, res.States)
 }
 
 var errPowerCut = errors.New("the power is off")
@@ -339,23 +338,23 @@ func powerCuts(t *testing.T, seed uint64) {
 			l.recovered(a)
 			l.life(t, a, life, rng.IntN(3) > 0)
 			if err = a.Close(); err == nil && left <= 0 {
-				t.Errorf("life %d: Close succeeds without power", life)
+				t.Errorf("run %d: Close succeeded without power", life)
 			}
 		} else if !errors.Is(err, errPowerCut) {
-			t.Fatalf("life %d: %v", life, err)
+			t.Fatalf("run %d: %v", life, err)
 		}
 		if rng.IntN(3) == 0 {
 			s = s.restart()
 		} else {
 			s = s.crash(rng)
 		}
-		b := openMem(t, s.restart(), o) // a copy: the next life recovers by itself
+		b := openMem(t, s.restart(), o) // a copy: the next run recovers by itself
 		l.check(t, b)
 		mustClose(t, b)
 	}
 }
 
-// recovered notes what an opened log shows: it must stay.
+// recovered records the content of an opened log, which must stay.
 func (l *ledger) recovered(a *Log) {
 	for r, err := range a.Records(Position{}) {
 		if err != nil {

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// FuzzOpen has a directory with two segments of anything below true headers,
-// or not, opened as a log of format 1, or of format 2 with its end mark. That ends with
-// a CorruptError that changed nothing, or with a log that goes on: what was readable
-// is, and what is appended comes last. Opening does not look into the first segment,
-// so damage there is for readers to find. With AcceptLoss it always ends with a log
-// that goes on, and no record gets a number that was there before.
+// FuzzOpen opens a directory with two segments of any content, with valid headers or not,
+// as a log of format 1, or of format 2 with its end mark. Open returns a CorruptError and
+// changes nothing, or it returns a log that works: the readable records stay readable, and
+// appended records come last. Opening does not read the first segment, so readers find
+// damage there. With AcceptLoss Open always returns a log that works, and no record gets a
+// number that was used before.
 func FuzzOpen(f *testing.F) {
 	h, records := goldenParts()
 	whole := buildSegment(h, records)[segmentHeaderSize:]
@@ -63,12 +63,12 @@ func FuzzOpen(f *testing.F) {
 		}
 		now, err := readable(s, damage != nil)
 		if len(now) == 0 || now[len(now)-1] != "next" || damage == nil && (err != nil || !slices.Equal(now, append(before, "next"))) {
-			t.Fatalf("%d records (%v), then %d (%v) and not one more", len(before), damage, len(now), err)
+			t.Fatalf("%d records (%v), then %d (%v), want one more", len(before), damage, len(now), err)
 		}
 	})
 }
 
-// acceptAnything opens with AcceptLoss what was refused.
+// acceptAnything opens a refused log with AcceptLoss.
 func acceptAnything(t *testing.T, s *memStore) {
 	t.Helper()
 	highest := uint64(0)
@@ -82,14 +82,14 @@ func acceptAnything(t *testing.T, s *memStore) {
 		t.Fatalf("with AcceptLoss: %v", err)
 	}
 	if pos, err := a.Append([]byte("next")); err != nil || pos.Seq <= highest {
-		t.Fatalf("with AcceptLoss the next record is at %+v, %v, there was record %d", pos, err, highest)
+		t.Fatalf("with AcceptLoss the next record is at %+v, %v; the last was record %d", pos, err, highest)
 	}
 	mustClose(t, a)
 	a = openMem(t, s, Options{})
 	mustClose(t, a)
 }
 
-// readable returns the records up to the first damage, or with salvage all.
+// readable returns the records up to the first damage; with salvage it returns all.
 func readable(s *memStore, salvage bool) (records []string, damage error) {
 	for r, err := range readRecords(s, ReadOptions{Salvage: salvage}) {
 		switch {

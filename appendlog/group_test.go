@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestConcurrent runs many appends over small segments: each finds
-// its records in its order, at the positions that it was told, which grow.
+// TestConcurrent makes many appends over small segments: the records of each goroutine are
+// in order, at the positions that their appends returned, which grow.
 func TestConcurrent(t *testing.T) {
 	const goroutines = 64
 	each := ringtest.Rounds(1000, 150)
@@ -86,7 +86,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// gate makes the syncs of a store wait until they are let through.
+// gate makes the syncs of a store wait until they are released.
 func gate(s *memStore) (entered, pass chan struct{}) {
 	entered, pass = make(chan struct{}), make(chan struct{})
 	s.fault = func(c memCall) memFault {
@@ -109,8 +109,8 @@ func waitQueued(a *Log, n int) {
 	}
 }
 
-// TestOneSyncServesAll holds a leader in its sync while others come: they are
-// one group, in the order in which they came.
+// TestOneSyncServesAll holds a leader in its sync while other appends arrive: they form one
+// group, in the order in which they arrived.
 func TestOneSyncServesAll(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})
@@ -169,11 +169,11 @@ func TestAppendContext(t *testing.T) {
 	}
 	do(3, ctx, "never")
 	if err := <-results[3]; !errors.Is(err, context.Canceled) {
-		t.Errorf("an append of a dead context: %v, want Canceled", err)
+		t.Errorf("an append with a cancelled context: %v, want Canceled", err)
 	}
 	pass <- struct{}{}
 	if err := <-results[0]; err != nil {
-		t.Errorf("an append that was taken: %v", err)
+		t.Errorf("an append that a leader had taken: %v", err)
 	}
 	<-entered
 	pass <- struct{}{}
@@ -187,9 +187,9 @@ func TestAppendContext(t *testing.T) {
 	mustClose(t, a)
 }
 
-// TestWithdrawTheLead cancels all appends at random moments, among them those
-// that were just chosen to lead. The lead must never be lost, and a record is in
-// the log exactly when its append said so.
+// TestWithdrawTheLead cancels all appends at random moments, among them those that were
+// just chosen to lead. There must always be a leader, and a record is in the log exactly
+// when its append succeeded.
 func TestWithdrawTheLead(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	const goroutines, each = 16, 300
@@ -229,11 +229,11 @@ func TestWithdrawTheLead(t *testing.T) {
 			}
 		}
 	}
-	put(t, a, "the lead is free")
+	put(t, a, "no append leads")
 	mustClose(t, a)
 }
 
-// TestCloseRacesAppend closes under load: an append is durable or refused.
+// TestCloseRacesAppend closes the log under load: each append is durable or refused.
 func TestCloseRacesAppend(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for round := range 50 {
@@ -322,7 +322,7 @@ func TestAppendLimits(t *testing.T) {
 	for _, o := range []Options{{SegmentSize: 1}, {SegmentSize: 2 << 30}, {MaxRecord: -1},
 		{SegmentSize: 4096, MaxRecord: 4096}, {Prefix: "a/b"}, {Sync: 7}} {
 		if _, err := Open(t.TempDir(), o); err == nil {
-			t.Errorf("options %+v are accepted", o)
+			t.Errorf("Open accepted the options %+v", o)
 		}
 	}
 }
@@ -339,7 +339,7 @@ func TestSyncNone(t *testing.T) {
 	begin := syncs()
 	put(t, a, numbered("record", 5)...)
 	if n := syncs(); n != begin {
-		t.Errorf("%d syncs by appends", n-begin)
+		t.Errorf("appends made %d syncs, want 0", n-begin)
 	}
 	if err := errors.Join(a.Sync(), a.Sync()); err != nil || syncs() != begin+1 {
 		t.Errorf("Sync: %v, %d syncs, want one", err, syncs()-begin)
@@ -383,8 +383,8 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestManyAppendsAllocateNothing counts what 64 goroutines allocate once their
-// waiters exist: the runtime's own few, of goroutines that park, are allowed.
+// TestManyAppendsAllocateNothing counts the allocations of 64 goroutines once their waiters
+// exist. The few allocations of the runtime for goroutines that park are permitted.
 func TestManyAppendsAllocateNothing(t *testing.T) {
 	const goroutines, each = 64, 100
 	a, err := Open(t.TempDir(), Options{})
@@ -423,8 +423,8 @@ func TestManyAppendsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestAheadIsWrittenOnce counts the writes: the zeros are written when the
-// records reach their end, not with every record.
+// TestAheadIsWrittenOnce counts the writes: zeros are written ahead when the records reach
+// the end of the earlier zeros, not with every record.
 func TestAheadIsWrittenOnce(t *testing.T) {
 	for _, c := range []struct{ ahead, writes int }{{-1, 20}, {len(zeros), 21}} {
 		s := newMemStore()
@@ -438,14 +438,14 @@ func TestAheadIsWrittenOnce(t *testing.T) {
 		before = s.calls["write"]
 		put(t, a, big, big)
 		if n := s.calls["write"] - before; n != 2 {
-			t.Errorf("ahead %d: %d writes of two large records", c.ahead, n)
+			t.Errorf("ahead %d: %d writes for two large records", c.ahead, n)
 		}
 		mustClose(t, a)
 	}
 }
 
-// TestDiskFullAhead fills the disk while zeros are written ahead: the log
-// goes on without them.
+// TestDiskFullAhead fills the disk while zeros are written ahead: the log continues without
+// them.
 func TestDiskFullAhead(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{Ahead: 4 * len(zeros)})
@@ -459,7 +459,7 @@ func TestDiskFullAhead(t *testing.T) {
 	put(t, a, want...)
 	f := s.only(t)
 	if end := a.End().Offset; int64(len(f.data)) != end {
-		t.Errorf("the segment has %d bytes, want %d: what was written ahead is to be given back", len(f.data), end)
+		t.Errorf("the segment has %d bytes, want %d: the zeros must be cut off", len(f.data), end)
 	}
 	if got := contents(t, a); !slices.Equal(got, want) {
 		t.Errorf("records %q", got)

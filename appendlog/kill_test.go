@@ -14,11 +14,11 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// killDirEnv tells the test binary to be the process that is killed.
+// killDirEnv makes the test binary the process that is killed.
 const killDirEnv = "RINGSIDE_TEST_APPEND_DIR"
 
-// TestKilled kills processes that append: all that they reported as
-// durable is found.
+// TestKilled kills processes that append: every record that they reported as durable is
+// found.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		appendUntilKilled(dir)
@@ -62,8 +62,8 @@ func checkSurvivors(t *testing.T, dir string, acked map[string]bool) {
 	}
 }
 
-// appendUntilKilled appends from several goroutines and prints what is durable,
-// each line by one write.
+// appendUntilKilled appends from several goroutines and prints each durable record, one
+// line in one write.
 func appendUntilKilled(dir string) {
 	a, err := Open(dir, Options{SegmentSize: 32 << 10, Ahead: 8 << 10})
 	if err != nil {

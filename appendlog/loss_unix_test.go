@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// These tests damage logs as people do, with the programs of a shell, and take none
-// of our code to do it.
+// These tests damage logs with the programs of a shell, as people do, not with code of this
+// package.
 
 // shell runs a script with the names of a log's files in its environment.
 func shell(t *testing.T, dir, script string) {
@@ -64,14 +64,14 @@ func threeSegments(t *testing.T, dir string) []string {
 	return records
 }
 
-// damages are what may happen to a log that was closed. Records 1 to 10 are in the
-// first segment, 11 to 20 in the second, 21 to 30 in the third.
+// damages are cases of damage to a closed log. Records 1 to 10 are in the first segment, 11
+// to 20 in the second, 21 to 30 in the third.
 var damages = []struct {
 	name, script string
-	reason       string // of the refusal; "" when Open must find all records
-	left         []int  // records that are readable afterwards, from and to, in pairs
-	lost         uint64 // as far as it can be known
-	reading      bool   // only reading finds it
+	reason       string // the refusal's reason; "" when Open must find all records
+	left         []int  // records that are readable afterwards, first and last, in pairs
+	lost         uint64 // the number of lost records, where it can be known
+	reading      bool   // only a reader finds the damage
 }{
 	{"nothing", ``, "", []int{1, 30}, 0, false},
 	{"first segment deleted", `rm "$S1"`, "segment 1 is missing before it", []int{11, 30}, 0, false},
@@ -111,9 +111,9 @@ var damages = []struct {
 	{"copied, and the original cut", `cp -a "$D" "$D.copy"; truncate -s 70 "$S3"; rm -r "$D"; mv "$D.copy" "$D"`, "", []int{1, 30}, 0, false},
 }
 
-// TestDamagedByHand damages a log that was closed: Open refuses it unless nothing is
-// gone, with AcceptLoss it goes on and tells what is gone, and then the loss is
-// accepted for good.
+// TestDamagedByHand damages a closed log. Open refuses it unless nothing is missing. With
+// AcceptLoss it opens the log and reports what is missing, and later opens need no
+// AcceptLoss.
 func TestDamagedByHand(t *testing.T) {
 	needPrograms(t)
 	for _, d := range damages {
@@ -144,7 +144,7 @@ func TestDamagedByHand(t *testing.T) {
 			if !slices.Equal(files(t, dir), before) {
 				t.Error("the refused Open has changed the log")
 			}
-			checkReads(t, dir, nil, "") // only that it ends with an error
+			checkReads(t, dir, nil, "") // check only that it ends with an error
 			checkAccepted(t, dir, left, d.lost)
 		})
 	}
@@ -178,8 +178,8 @@ func files(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// checkReads reads a log: the records, then an error with the reason, or none when
-// records are wanted and no reason. Without both it looks for an error only.
+// checkReads reads a log: it must return the records and then an error with the reason, or
+// no error when there is no reason. Without records and a reason it must return any error.
 func checkReads(t *testing.T, dir string, want []string, reason string) {
 	t.Helper()
 	var got []string
@@ -191,12 +191,12 @@ func checkReads(t *testing.T, dir string, want []string, reason string) {
 	}
 	switch {
 	case want == nil && last == nil:
-		t.Error("reading finds nothing wrong")
+		t.Error("reading found no error")
 	case want == nil:
 	case !slices.Equal(got, want):
-		t.Errorf("reading yields %d records, want %d: %q", len(got), len(want), got)
+		t.Errorf("reading returned %d records, want %d: %q", len(got), len(want), got)
 	case (last == nil) != (reason == "") || last != nil && !strings.Contains(last.Error(), reason):
-		t.Errorf("reading ends with %v, want %q", last, reason)
+		t.Errorf("reading ended with %v, want %q", last, reason)
 	}
 }
 
@@ -209,14 +209,14 @@ func checkAccepted(t *testing.T, dir string, left []string, lost uint64) {
 	}
 	r := l.Recovery()
 	if len(r.Lost) == 0 || r.Lost[0].Path == "" || r.Lost[0].Reason == "" {
-		t.Errorf("Recovery does not tell what is gone: %+v", r)
+		t.Errorf("Recovery does not report the loss: %+v", r)
 	}
 	var sum uint64
 	for _, e := range r.Lost {
 		sum += e.Lost
 	}
 	if sum != lost {
-		t.Errorf("%d records are said to be lost, want %d: %v", sum, lost, r.Lost)
+		t.Errorf("Recovery reports %d lost records, want %d: %v", sum, lost, r.Lost)
 	}
 	if pos := put(t, l, "afterwards"); pos.Seq < uint64(len(left))+1 {
 		t.Errorf("the next record is at %+v", pos)
@@ -247,16 +247,16 @@ func checkAccepted(t *testing.T, dir string, left []string, lost uint64) {
 	checkReads(t, dir, append(slices.Clone(left), "afterwards"), "")
 }
 
-// TestOlderFiles puts back files of a log that are older than the rest.
+// TestOlderFiles replaces files of a log by older copies.
 func TestOlderFiles(t *testing.T) {
 	needPrograms(t)
 	for name, c := range map[string]struct {
 		script, reason string
 		left           int
 	}{
-		"mark":         {`cp -a "$D.old/end" "$D"`, "", 40}, // it claims less
+		"mark":         {`cp -a "$D.old/end" "$D"`, "", 40}, // the older mark claims less
 		"last segment": {`cp -a "$D.old"/*3.seg "$D"`, "the log ends before records that were durable", 30},
-		"whole log":    {`rm -r "$D"; mv "$D.old" "$D"`, "", 30}, // a log, and nothing shows that there was more
+		"whole log":    {`rm -r "$D"; mv "$D.old" "$D"`, "", 30}, // this is a valid log, and nothing shows that there were more records
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "log")
@@ -285,9 +285,8 @@ func TestOlderFiles(t *testing.T) {
 	}
 }
 
-// appendEnv tells the test binary to be the other process. It opens the log that
-// is named, and appends a record for each line that it reads; "rotate" and "close"
-// do that.
+// appendEnv makes the test binary the other process. It opens the named log, and appends a
+// record for each line of its input; the lines "rotate" and "close" call these methods.
 const appendEnv = "RINGSIDE_TEST_APPEND_LINES"
 
 type other struct {
@@ -325,7 +324,7 @@ func startOther(t *testing.T, dir string) *other {
 	return o
 }
 
-// do sends a line and returns the answer.
+// do sends a line and returns the reply.
 func (o *other) do(line string) string {
 	o.t.Helper()
 	if line != "open" {
@@ -334,7 +333,7 @@ func (o *other) do(line string) string {
 		}
 	}
 	if !o.out.Scan() {
-		o.t.Fatalf("the other process is gone after %q", line)
+		o.t.Fatalf("the other process ended after %q", line)
 	}
 	return o.out.Text()
 }
@@ -342,14 +341,14 @@ func (o *other) do(line string) string {
 func (o *other) want(line, answer string) {
 	o.t.Helper()
 	if got := o.do(line); !strings.HasPrefix(got, answer) {
-		o.t.Errorf("the other process answers %q to %q, want %q", got, line, answer)
+		o.t.Errorf("the other process replied %q to %q, want %q", got, line, answer)
 	}
 }
 
 func TestOtherProcess(t *testing.T) {
 	dir := os.Getenv(appendEnv)
 	if dir == "" {
-		t.Skip("is the other process of other tests")
+		t.Skip("needs another test, which starts this one as a process")
 	}
 	answer := func(err error) {
 		if err != nil {
@@ -375,8 +374,8 @@ func TestOtherProcess(t *testing.T) {
 	os.Exit(1)
 }
 
-// TestSecondOpen opens a log that another process has open, by each path and after
-// each deletion that leads there: it is refused, and harms nothing.
+// TestSecondOpen opens a log that another process has open, by each path and after each
+// deletion that could permit it: the open is refused, and does no harm.
 func TestSecondOpen(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct{ name, script, dir string }{
@@ -429,8 +428,8 @@ func TestSecondOpen(t *testing.T) {
 	}
 }
 
-// TestTakenAway takes the files of an open log away: an append is not acknowledged
-// when the log's name does not lead to it.
+// TestTakenAway removes the files of an open log: an append is not acknowledged when the
+// log's name no longer leads to the file.
 func TestTakenAway(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct{ name, script string }{
@@ -451,8 +450,8 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
-// TestDirectoryMovedAway renames the directory of an open log, and a new log takes
-// its name: each keeps its own records, also over a rotation.
+// TestDirectoryMovedAway renames the directory of an open log, and a new log gets its name:
+// each keeps its own records, also over a rotation.
 func TestDirectoryMovedAway(t *testing.T) {
 	needPrograms(t)
 	dir := filepath.Join(t.TempDir(), "log")
@@ -473,8 +472,8 @@ func TestDirectoryMovedAway(t *testing.T) {
 	checkReads(t, dir+".moved", []string{"old one", "old two"}, "")
 }
 
-// TestKilledAndDamaged kills the process that has a log open, and then cuts the last
-// record off: the end mark shows it, although nothing was closed.
+// TestKilledAndDamaged kills the process that has a log open, and then cuts the last record
+// off: the end mark shows the loss, although the log was not closed.
 func TestKilledAndDamaged(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct {
@@ -502,7 +501,7 @@ func TestKilledAndDamaged(t *testing.T) {
 				checkRefusal(t, err, c.reason)
 				lost := uint64(len(records) - c.left)
 				if c.left == 0 {
-					lost = 0 // of a log without segments nothing is counted
+					lost = 0 // the records of a log without segments are not counted
 				}
 				checkAccepted(t, dir, records[:c.left], lost)
 				return
@@ -519,8 +518,8 @@ func TestKilledAndDamaged(t *testing.T) {
 	}
 }
 
-// TestCopiedWhileOpen copies a log while it is appended to: the copy has each record
-// that its own mark knows of, or is refused.
+// TestCopiedWhileOpen copies a log while records are appended: the copy has every record
+// that its end mark covers, or Open refuses it.
 func TestCopiedWhileOpen(t *testing.T) {
 	needPrograms(t)
 	dir := filepath.Join(t.TempDir(), "log")
@@ -566,7 +565,7 @@ func TestCopiedWhileOpen(t *testing.T) {
 		if n := uint64(len(all)); n < known && n < c.Recovery().Marked.Seq-1 {
 			t.Errorf("the copy has %d records, there were %d before", n, known)
 		}
-		put(t, c, "of the copy's own")
+		put(t, c, "appended to the copy")
 		mustClose(t, c)
 	}
 	close(stop)
@@ -575,9 +574,9 @@ func TestCopiedWhileOpen(t *testing.T) {
 	t.Logf("%d copies were opened", whole)
 }
 
-// TestLockIsNotInherited closes a log while a child process holds a copy of its
-// descriptors, as each child does for a moment when it is started: the log can be
-// opened again at once.
+// TestLockIsNotInherited closes a log while a child process holds copies of its
+// descriptors, as each child does for a moment after its start: the log can be opened again
+// at once.
 func TestLockIsNotInherited(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Open(dir, Options{})

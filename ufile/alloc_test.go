@@ -34,13 +34,13 @@ func TestReadAtAndWriteAtDoNotAllocate(t *testing.T) {
 	})
 }
 
-// TestNoRouteAllocates reads and writes by each route, alone and beside others,
-// and looks at the counters whether it was that route.
+// TestNoRouteAllocates reads and writes by each route, alone and with other goroutines, and
+// checks the counters for the route.
 func TestNoRouteAllocates(t *testing.T) {
 	path := fileOf(t, make([]byte, 4<<20))
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		if testing.Short() && !strings.HasSuffix(t.Name(), "/auto") {
-			t.Skip("auto takes each of the routes; the other modes without -short")
+			t.Skip("auto uses each of the routes; the other modes run without -short")
 		}
 		for _, direct := range []int{0, sys.ODirect} {
 			name := "buffered"
@@ -54,7 +54,7 @@ func TestNoRouteAllocates(t *testing.T) {
 				f := open(t, s, path, os.O_RDWR|direct)
 				t.Run("ReadAt", func(t *testing.T) { noAllocations(t, f, func(p []byte) { readAt(t, f, p, 8192) }) })
 				t.Run("WriteAt", func(t *testing.T) { noAllocations(t, f, func(p []byte) { writeAt(t, f, p, 4096) }) })
-				t.Run("beside others", func(t *testing.T) {
+				t.Run("with other goroutines", func(t *testing.T) {
 					defer others(f)()
 					noAllocations(t, f, func(p []byte) { readAt(t, f, p, 8192) })
 					noAllocations(t, f, func(p []byte) { writeAt(t, f, p, 4096) })
@@ -67,7 +67,7 @@ func TestNoRouteAllocates(t *testing.T) {
 	})
 }
 
-// noAllocations calls do again and again.
+// noAllocations checks that do does not allocate.
 func noAllocations(t *testing.T, f *ufile.File, do func(p []byte)) {
 	t.Helper()
 	p := ufile.AlignedBuffer(4096)
@@ -79,8 +79,8 @@ func noAllocations(t *testing.T, f *ufile.File, do func(p []byte)) {
 	t.Logf("cached %d, plain %d, ring %d", after.Cached-before.Cached, after.Plain-before.Plain, after.Ring-before.Ring)
 }
 
-// others have goroutines read, so that the ring is not idle, until the function
-// that it returns is called.
+// others starts goroutines that read, so that the ring is not idle. The function that it
+// returns stops them.
 func others(f *ufile.File) (stop func()) {
 	var wg sync.WaitGroup
 	over := make(chan struct{})
@@ -130,7 +130,7 @@ func batchesWithoutAllocations(t *testing.T, s *ufile.System, f *ufile.File, o u
 	if name, _ := s.Backend(); name != "io_uring" {
 		return
 	}
-	for i := range ranges { // what O_DIRECT does not allow
+	for i := range ranges { // an offset and a length that O_DIRECT does not allow
 		ranges[i].Off, ranges[i].Buf = int64(i*4096)+1, make([]byte, 5000)
 	}
 	if n := ringtest.Allocations(ringtest.Rounds(100, 60), func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// batchModes are the systems that batches must work on.
+// batchModes are the modes in which batches must work.
 var batchModes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}
 
 func overBatches(t *testing.T, test func(t *testing.T, s *ufile.System)) {
@@ -120,7 +120,7 @@ func TestBatchWrites(t *testing.T) {
 	})
 }
 
-// TestBatchAlignsForDirect reads with O_DIRECT what O_DIRECT does not allow.
+// TestBatchAlignsForDirect reads unaligned ranges with O_DIRECT.
 func TestBatchAlignsForDirect(t *testing.T) {
 	if sys.ODirect == 0 {
 		t.Skip("needs O_DIRECT, which this system does not have")
@@ -200,7 +200,7 @@ func TestBatchErrors(t *testing.T) {
 		if err := b.Read(ranges); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
-		f.Close() // waits for nothing: the batch has let go of it
+		f.Close() // waits for nothing: the batch holds the file no longer
 	})
 }
 
@@ -235,8 +235,8 @@ func TestBatchDoesNotAllocate(t *testing.T) {
 	runtime.KeepAlive(ranges)
 }
 
-// TestBatchOfLargeCachedBlocks reads much from the page cache, which all
-// processors copy, the end of the file and a closed file among it.
+// TestBatchOfLargeCachedBlocks reads large blocks from the page cache, which several
+// processors copy, including the end of the file and a closed file.
 func TestBatchOfLargeCachedBlocks(t *testing.T) {
 	const block, blocks = 64 << 10, 32
 	content := random(block*blocks - 1000)
@@ -262,7 +262,7 @@ func TestBatchOfLargeCachedBlocks(t *testing.T) {
 		for i, r := range ranges {
 			want := content[i*block : min((i+1)*block, len(content))]
 			if r.N != len(want) || (r.N < block) != (r.Err == io.EOF) || r.Err != nil && r.Err != io.EOF || !bytes.Equal(r.Buf[:r.N], want) {
-				t.Errorf("range %d: %d, %v, or not the file's data", i, r.N, r.Err)
+				t.Errorf("range %d: %d, %v, or wrong data", i, r.N, r.Err)
 			}
 		}
 		closed := open(t, s, path, os.O_RDONLY)
@@ -271,7 +271,7 @@ func TestBatchOfLargeCachedBlocks(t *testing.T) {
 		_ = b.Read(ranges)
 		for i, r := range ranges[:blocks-1] {
 			if bad := i == 7 || i == 8; bad != (r.Err != nil) || bad != (r.N == 0) {
-				t.Errorf("range %d beside a closed file: %d, %v", i, r.N, r.Err)
+				t.Errorf("range %d of a batch with a closed file: %d, %v", i, r.N, r.Err)
 			}
 		}
 	})

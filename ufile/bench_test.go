@@ -47,7 +47,7 @@ func benchmarkModes(b *testing.B, do func(f *ufile.File, p []byte, off int64) (i
 	}
 }
 
-// BenchmarkReadAt reads 4 KiB that are cached per operation.
+// BenchmarkReadAt reads 4 KiB of cached data per operation.
 func BenchmarkReadAt(b *testing.B) {
 	benchmarkModes(b, func(f *ufile.File, p []byte, off int64) (int, error) { return f.ReadAt(p, off) })
 }

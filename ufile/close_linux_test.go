@@ -17,9 +17,9 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestClosedWithOperationsInFlight closes a file while everything is being done
-// to it, and at once opens others, which get its number: no operation reads from
-// them or writes to them.
+// TestClosedWithOperationsInFlight closes a file while all kinds of operations use it, and
+// at once opens other files, which get its number: no operation reads from them or writes
+// to them.
 func TestClosedWithOperationsInFlight(t *testing.T) {
 	rounds := ringtest.Rounds(3, 1)
 	size := 1 << 20
@@ -42,8 +42,8 @@ func TestClosedWithOperationsInFlight(t *testing.T) {
 				}
 				s := newSystem(t, ufile.Options{Mode: mode})
 				reused := 0
-				// A ring that is opened meanwhile, or what the process opens
-				// for itself, may take the number: then once more.
+				// A ring that is opened meanwhile, or a file of the runtime, may take the
+				// number: then the loop tries again.
 				for round := 0; round < rounds || reused == 0 && round < 20; round++ {
 					f := open(t, s, mine, os.O_RDWR|direct)
 					number := f.Fd()
@@ -70,7 +70,7 @@ func TestClosedWithOperationsInFlight(t *testing.T) {
 					}
 					wg.Wait()
 				}
-				if reused == 0 { // though Close has waited, so that it is free
+				if reused == 0 { // although Close has waited, so the number is free
 					t.Error("the number was not reused")
 				}
 				for path, want := range map[string][]byte{mine: ours, other: theirs} {
@@ -83,8 +83,8 @@ func TestClosedWithOperationsInFlight(t *testing.T) {
 	}
 }
 
-// untilClosed does one thing to a file, which holds the letter m, until it is
-// closed. It calls begun when something has been done.
+// untilClosed repeats one kind of operation on a file, which holds the letter m, until the
+// file is closed. It calls begun after the first operation.
 func untilClosed(t *testing.T, s *ufile.System, f *ufile.File, way, size int, begun func()) {
 	defer begun()
 	const block = 8192
@@ -115,7 +115,7 @@ func untilClosed(t *testing.T, s *ufile.System, f *ufile.File, way, size int, be
 		case 0:
 			clear(p)
 			if _, err = f.ReadAt(p, off); err == nil && !bytes.Equal(p, m) {
-				t.Errorf("ReadAt at %d read something else", off)
+				t.Errorf("ReadAt at %d read other data", off)
 			}
 		case 1:
 			_, err = f.WriteAt(w, off)
@@ -135,14 +135,14 @@ func untilClosed(t *testing.T, s *ufile.System, f *ufile.File, way, size int, be
 			err = do(ranges)
 			for _, r := range ranges {
 				if r.Err == nil && !bytes.Equal(r.Buf, m) {
-					t.Errorf("a batch read something else at %d", r.Off)
+					t.Errorf("a batch read other data at %d", r.Off)
 				}
 			}
 		case 4:
 			var n int
 			n, err = r.Read(p)
 			if !bytes.Equal(p[:n], m[:n]) {
-				t.Error("a Reader read something else")
+				t.Error("a Reader read other data")
 			}
 			if err == io.EOF {
 				_, err = r.Seek(0, io.SeekStart)

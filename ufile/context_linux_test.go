@@ -17,25 +17,25 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// errWhy is the cause of an end.
+// errWhy is the cause with which contexts end.
 var errWhy = errors.New("the caller gave up")
 
-// ended returns a context that has ended.
+// ended returns a context that is cancelled.
 func ended() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errWhy)
 	return ctx
 }
 
-// live returns a context that can end, and does when the test does.
+// live returns a context that can be cancelled; the end of the test cancels it.
 func live(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestContextCalls makes the calls with a context that does not end: they are
-// those without.
+// TestContextCalls makes the calls with a context that stays alive: the results are those
+// without a context.
 func TestContextCalls(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		for name, ctx := range map[string]context.Context{"can": live(t), "cannot": context.Background()} {
@@ -76,12 +76,11 @@ func contextCalls(t *testing.T, s *ufile.System, ctx context.Context) {
 		}
 	}
 	if _, err := (*ufile.File)(nil).ReadAtContext(ctx, p, 0); err != os.ErrInvalid {
-		t.Errorf("of no file: %v", err)
+		t.Errorf("of a nil file: %v", err)
 	}
 }
 
-// TestContextEnded makes the calls with a context that has ended: nothing is
-// done.
+// TestContextEnded makes the calls with a cancelled context: nothing is read or written.
 func TestContextEnded(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		f := open(t, s, fileOf(t, []byte("untouched")), os.O_RDWR)
@@ -93,7 +92,7 @@ func TestContextEnded(t *testing.T) {
 		}
 		for op, err := range map[string]error{"read": readErr, "write": writeErr} {
 			if e, ok := err.(*fs.PathError); !ok || e.Op != op || e.Path != f.Name() || e.Err != errWhy {
-				t.Errorf("%s answers %v", op, err)
+				t.Errorf("%s returned %v", op, err)
 			}
 		}
 		readAt(t, f, p, 0)
@@ -106,8 +105,8 @@ func TestContextEnded(t *testing.T) {
 	})
 }
 
-// TestContextRace ends contexts while their reads and writes are under way. Each
-// ends with its data or with the cause, and the memory is the caller's after it.
+// TestContextRace cancels contexts while their reads and writes are in flight. Each ends
+// with its data or with the cause, and its memory belongs to the caller afterwards.
 func TestContextRace(t *testing.T) {
 	const block, blocks = 4096, 64
 	content := random(block * blocks)
@@ -133,7 +132,7 @@ func contextRacer(t *testing.T, f *ufile.File, content []byte, g int) {
 		var n int
 		var err error
 		if i%3 == 0 {
-			copy(p, want) // what is there already
+			copy(p, want) // the data that is already there
 			n, err = f.WriteAtContext(ctx, p, int64(off))
 		} else {
 			n, err = f.ReadAtContext(ctx, p, int64(off))

@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// blocksOf returns how many bytes of a file have space.
+// blocksOf returns how many bytes of space a file uses.
 func blocksOf(t *testing.T, path string) int64 {
 	t.Helper()
 	st, err := os.Stat(path)
@@ -28,8 +28,8 @@ func blocksOf(t *testing.T, path string) int64 {
 	return st.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// TestCopyKeepsHoles copies a file that is mostly holes, its end included, to
-// a new file and over an old one.
+// TestCopyKeepsHoles copies a file that consists mostly of holes, at its end too, to a new
+// file and over an old one.
 func TestCopyKeepsHoles(t *testing.T) {
 	size := int64(ringtest.Rounds(16<<20, 4<<20))
 	unit := size / 16
@@ -78,25 +78,26 @@ func TestCopyKeepsHoles(t *testing.T) {
 					rest = old[size:]
 				}
 				if !bytes.Equal(got, append(bytes.Clone(want), rest...)) {
-					t.Fatalf("%s: not what was to be copied: %d bytes", name, len(got))
+					t.Fatalf("%s: the copy has other data: %d bytes", name, len(got))
 				}
 				if space := blocksOf(t, dst.Name()); space > size/8 {
-					t.Errorf("%s: the copy takes %d bytes", name, space)
+					t.Errorf("%s: the copy uses %d bytes of space", name, space)
 				}
-				// Parts that begin and end within holes.
+				// Ranges that begin and end within holes.
 				if n, err := ufile.CopyRange(t.Context(), dst, 7, src, 6*unit+1, 3*unit, ufile.CopyOptions{}); n != 3*unit || err != nil {
 					t.Fatalf("%s: %d, %v", name, n, err)
 				}
 				if got := contentOf(t, dst)[7 : 7+3*unit]; !bytes.Equal(got, want[6*unit+1:9*unit+1]) {
-					t.Errorf("%s: not the part that was to be copied", name)
+					t.Errorf("%s: the copy has other data", name)
 				}
 			}
 		}
 	})
 }
 
-// TestCopyOfFilesThatDoNotKnowTheirSize copies a file of /proc.
-func TestCopyOfFilesThatDoNotKnowTheirSize(t *testing.T) {
+// TestCopyOfFilesWithoutASize copies a file of /proc, whose size is reported as
+// 0.
+func TestCopyOfFilesWithoutASize(t *testing.T) {
 	const path = "/proc/version"
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -125,7 +126,7 @@ func TestCopyThroughPipes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if blocking {
-				r.Fd() // has that effect
+				r.Fd() // Fd makes the pipe blocking
 				w.Fd()
 			}
 			from, err := s.NewFile(r)
@@ -152,7 +153,7 @@ func TestCopyThroughPipes(t *testing.T) {
 				t.Errorf("%s: into the pipe: %v", name, err)
 			}
 			if !bytes.Equal(contentOf(t, dst), append([]byte("old"), content...)) {
-				t.Errorf("%s: not what was to be copied", name)
+				t.Errorf("%s: the copy has other data", name)
 			}
 			for f, want := range map[*ufile.File]int64{src: n, dst: n + 3} {
 				if pos, err := f.Seek(0, io.SeekCurrent); pos != want || err != nil {
@@ -196,8 +197,8 @@ func TestCopyFromPipeToAppend(t *testing.T) {
 	}
 }
 
-// TestCopyWaitsNoLongerThanThePipe has a pipe that has no writer, and
-// which has a deadline or is closed.
+// TestCopyWaitsNoLongerThanThePipe copies from a pipe that no writer fills and that has a
+// deadline or is closed.
 func TestCopyWaitsNoLongerThanThePipe(t *testing.T) {
 	for _, end := range []error{os.ErrDeadlineExceeded, os.ErrClosed} {
 		for _, ours := range []bool{true, false} {
@@ -206,8 +207,8 @@ func TestCopyWaitsNoLongerThanThePipe(t *testing.T) {
 	}
 }
 
-// copyFromASilentPipe copies from a File or an os.File, to which end happens
-// when what the pipe held has been copied.
+// copyFromASilentPipe copies from a File or an os.File. When the content of the pipe has
+// been copied, it calls end on it.
 func copyFromASilentPipe(t *testing.T, end error, ours bool) {
 	r, w, err := os.Pipe()
 	if err != nil {

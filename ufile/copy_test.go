@@ -48,15 +48,14 @@ var endpoints = map[string]func(t *testing.T, s *ufile.System, path string) ufil
 	},
 }
 
-// overEndpoints runs test for each pair of sides, with new files: dst holds
-// old.
+// overEndpoints runs test for each pair of sides, with new files. dst contains "old".
 func overEndpoints(t *testing.T, content, old []byte, test func(t *testing.T, dst, src ufile.Endpoint)) {
 	t.Helper()
 	for _, mode := range modes {
 		for d, openDst := range endpoints {
 			for s, openSrc := range endpoints {
 				if mode != ufile.ModeAuto && (strings.HasPrefix(d, "os") || strings.HasPrefix(s, "os")) {
-					continue // which have a system of their own
+					continue // they have their own System
 				}
 				t.Run(fmt.Sprintf("%v,%s to %s", mode, s, d), func(t *testing.T) {
 					system := newSystem(t, ufile.Options{Mode: mode})
@@ -77,7 +76,7 @@ func contentOf(t *testing.T, f ufile.Endpoint) []byte {
 	return p
 }
 
-// put writes p at off into content, which grows where need be.
+// put writes p into content at off and extends it where necessary.
 func put(content, p []byte, off int) []byte {
 	content = bytes.Clone(content)
 	if grow := off + len(p) - len(content); grow > 0 {
@@ -87,7 +86,7 @@ func put(content, p []byte, off int) []byte {
 	return content
 }
 
-// small blocks make short files long ones.
+// With small blocks short files suffice.
 var small = ufile.CopyOptions{BlockSize: 8192, Blocks: 3}
 
 func TestCopyRangeOfAnyPart(t *testing.T) {
@@ -119,7 +118,7 @@ func TestCopyRangeOfAnyPart(t *testing.T) {
 				want = put(want, part, to)
 			}
 			if !bytes.Equal(contentOf(t, dst), want) {
-				t.Fatalf("CopyRange(%d, %d, %d): not what was to be copied", to, from, n)
+				t.Fatalf("CopyRange(%d, %d, %d): the copy has other data", to, from, n)
 			}
 		}
 		for _, f := range []ufile.Endpoint{dst, src} {
@@ -149,7 +148,7 @@ func TestCopyAndIOCopy(t *testing.T) {
 				_, dstOS := dst.(*os.File)
 				_, srcOS := src.(*os.File)
 				if name != "Copy" && (dstOS || srcOS || plain) {
-					continue // these are os.File's own, which does not align
+					continue // these are the methods of os.File, which do not align
 				}
 				from, to := at[0], at[1]
 				if _, err := src.Seek(int64(from), io.SeekStart); err != nil {
@@ -168,7 +167,7 @@ func TestCopyAndIOCopy(t *testing.T) {
 				}
 				want = put(want, part, to)
 				if !bytes.Equal(contentOf(t, dst), want) {
-					t.Fatalf("%s from %d to %d: not what was to be copied", name, from, to)
+					t.Fatalf("%s from %d to %d: the copy has other data", name, from, to)
 				}
 				for f, want := range map[ufile.Endpoint]int{src: from + len(part), dst: to + len(part)} {
 					if pos, err := f.Seek(0, io.SeekCurrent); pos != int64(want) || err != nil {
@@ -184,7 +183,7 @@ func TestCopyAndIOCopy(t *testing.T) {
 	})
 }
 
-// TestWriteToOfADirectFile reads ahead into what is not a file.
+// TestWriteToOfADirectFile reads ahead and writes to a destination that is not a file.
 func TestWriteToOfADirectFile(t *testing.T) {
 	content := random(3<<20 + 100)
 	path := fileOf(t, content)
@@ -196,7 +195,7 @@ func TestWriteToOfADirectFile(t *testing.T) {
 		}
 		var to bytes.Buffer
 		if n, err := io.Copy(&to, f); n != int64(len(content)-4096) || err != nil || !bytes.Equal(to.Bytes(), content[4096:]) {
-			t.Errorf("%d, %v, or not the file's data", n, err)
+			t.Errorf("%d, %v, or wrong data", n, err)
 		}
 		if pos, err := f.Seek(0, io.SeekCurrent); pos != int64(len(content)) || err != nil {
 			t.Errorf("the position is %d, %v", pos, err)
@@ -204,8 +203,7 @@ func TestWriteToOfADirectFile(t *testing.T) {
 	})
 }
 
-// shares reports whether a file can share its blocks with a copy, as on XFS and
-// Btrfs.
+// shares reports whether a file can share its blocks with a copy, as on XFS and Btrfs.
 func shares(t *testing.T, path string) bool {
 	t.Helper()
 	src, err := os.Open(path)
@@ -221,7 +219,7 @@ func shares(t *testing.T, path string) bool {
 	return sys.CloneRange(int(dst.Fd()), 0, int(src.Fd()), 0, 4096) == nil
 }
 
-// TestCopyStopsBetweenPieces ends a copy by its context and counts.
+// TestCopyStopsBetweenPieces ends a copy by its context and checks the counts.
 func TestCopyStopsBetweenPieces(t *testing.T) {
 	content := bytes.Repeat(random(1<<20), 40)
 	why := errors.New("enough")
@@ -235,7 +233,7 @@ func TestCopyStopsBetweenPieces(t *testing.T) {
 			src := open(t, s, path, os.O_RDONLY|direct)
 			dst := open(t, s, filepath.Join(t.TempDir(), "dst"), os.O_RDWR|os.O_CREATE|direct)
 			if direct != 0 && shares(t, path) {
-				t.Skip("needs a file system on which files cannot share blocks, which is one piece")
+				t.Skip("needs a file system without shared blocks: a shared copy has only one piece")
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var told []int64
@@ -256,10 +254,10 @@ func TestCopyStopsBetweenPieces(t *testing.T) {
 				t.Errorf("progress ends with %d, the count is %d", told[len(told)-1], n)
 			}
 			if got := contentOf(t, dst); int64(len(got)) != n || !bytes.Equal(got, content[:n]) {
-				t.Errorf("%d bytes have been copied, the count is %d, or not the file's data", len(got), n)
+				t.Errorf("%d bytes have been copied, the count is %d, or wrong data", len(got), n)
 			}
 			if n, err := ufile.Copy(ctx, dst, src, ufile.CopyOptions{}); n != 0 || err != why {
-				t.Errorf("with a context that is over: %d, %v", n, err)
+				t.Errorf("with a cancelled context: %d, %v", n, err)
 			}
 		})
 	}

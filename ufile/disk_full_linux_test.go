@@ -17,8 +17,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestDiskFullInTheMiddleOfABatch has a disk with room for a half of what is
-// written.
+// TestDiskFullInTheMiddleOfABatch uses a disk with space for half of the data.
 func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
 	if ringtest.InChild(t, ownMounts()) {
 		src := fileOf(t, random(80*(24<<10)))
@@ -26,8 +25,8 @@ func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
 	}
 }
 
-// TestFileTooLargeInTheMiddleOfABatch has the limit of a file's size in the
-// place of a full disk.
+// TestFileTooLargeInTheMiddleOfABatch uses a limit on the file's size instead of a full
+// disk.
 func TestFileTooLargeInTheMiddleOfABatch(t *testing.T) {
 	if !ringtest.InChild(t, nil) {
 		return
@@ -41,7 +40,7 @@ func TestFileTooLargeInTheMiddleOfABatch(t *testing.T) {
 	fillUp(t, t.TempDir(), src, 24<<10, syscall.EFBIG)
 }
 
-// fillUp writes more of src than there is room for, in every way.
+// fillUp writes more of src than fits, in every way.
 func fillUp(t *testing.T, dir, src string, piece int, want syscall.Errno) {
 	content, err := os.ReadFile(src)
 	if err != nil {
@@ -83,8 +82,7 @@ func fillUp(t *testing.T, dir, src string, piece int, want syscall.Errno) {
 	}
 }
 
-// fillByBatch writes pieces until and after there is no room, and looks at each
-// result.
+// fillByBatch writes pieces until no space is left and beyond, and checks each result.
 func fillByBatch(t *testing.T, name string, f *ufile.File, content []byte, piece int, want syscall.Errno) {
 	defer f.Close()
 	b, err := ufile.NewBatch(ufile.BatchOptions{Depth: 16, Buffers: 4, BufferSize: piece})
@@ -125,13 +123,13 @@ func fillByBatch(t *testing.T, name string, f *ufile.File, content []byte, piece
 			t.Errorf("%s: range %d is not in the file", name, i)
 		}
 		if more := got[min(int(r.Off)+r.N, len(got)):]; r.N < piece && len(more) >= 512 && bytes.Equal(more[:512], r.Buf[r.N:][:512]) {
-			t.Errorf("%s: range %d has been written beyond the %d bytes that are counted", name, i, r.N)
+			t.Errorf("%s: range %d was written beyond the reported %d bytes", name, i, r.N)
 		}
 	}
 	if whole < 20 || failed < 20 {
 		t.Errorf("%s: %d ranges were written, %d not", name, whole, failed)
 	}
-	// The same batch works once there is room.
+	// The same batch succeeds once there is space.
 	if err := f.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +138,8 @@ func fillByBatch(t *testing.T, name string, f *ufile.File, content []byte, piece
 	}
 }
 
-// fillByCopy copies until there is no room, and looks whether all that is
-// counted is there.
+// fillByCopy copies until no space is left, and checks that all reported bytes are in the
+// file.
 func fillByCopy(t *testing.T, name string, f *ufile.File, path string, content []byte, want syscall.Errno) {
 	defer f.Close()
 	src, err := os.Open(path)
@@ -155,6 +153,6 @@ func fillByCopy(t *testing.T, name string, f *ufile.File, path string, content [
 	}
 	got, err := os.ReadFile(f.Name())
 	if err != nil || int64(len(got)) < n || !bytes.Equal(got[:n], content[:n]) {
-		t.Errorf("%s: the copy has %d bytes, %v, of which %d were counted, or not these", name, len(got), err, n)
+		t.Errorf("%s: the copy has %d bytes, %v, of which %d were reported, or wrong data", name, len(got), err, n)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// A File is used as an os.File. Where io_uring cannot be used the program is
-// the same, and Backend says why.
+// A File is used as an os.File is. Where io_uring cannot be used the program works the
+// same, and Backend returns the reason.
 func Example() {
 	dir, err := os.MkdirTemp("", "ringside")
 	if err != nil {
@@ -52,7 +52,7 @@ func Example() {
 	// 0007
 }
 
-// ModeRing insists on io_uring: the error says what to change.
+// ModeRing requires io_uring: the error names the remedy.
 func ExampleNewSystem() {
 	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing})
 	if err != nil {
@@ -70,14 +70,14 @@ func ExampleNewSystem() {
 	// Output: true
 }
 
-// Files opened with O_DIRECT want aligned buffers.
+// Files opened with O_DIRECT need aligned buffers.
 func ExampleAlignedBuffer() {
 	p := ufile.AlignedBuffer(2 * ufile.DirectAlign)
 	fmt.Println(len(p), cap(p))
 	// Output: 8192 8192
 }
 
-// One goroutine reads three places of a file together.
+// One goroutine reads three ranges of a file at once.
 func ExampleBatch() {
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("ringside-batch-%d", os.Getpid()))
 	if err := os.WriteFile(name, []byte("one two three"), 0o600); err != nil {
@@ -99,7 +99,7 @@ func ExampleBatch() {
 		{File: f, Off: 0, Buf: make([]byte, 3)},
 		{File: f, Off: 4, Buf: make([]byte, 3)},
 	}
-	if err := b.Read(ranges); err != nil { // each range has its own error, too
+	if err := b.Read(ranges); err != nil { // each range also has its own error
 		log.Fatal(err)
 	}
 	for _, r := range ranges {
@@ -111,7 +111,7 @@ func ExampleBatch() {
 	// two
 }
 
-// Copy continues where both files are, and lets the kernel move the bytes.
+// Copy continues at the positions of both files, and lets the kernel move the bytes.
 func ExampleCopy() {
 	dir, err := os.MkdirTemp("", "ringside")
 	if err != nil {
@@ -136,7 +136,8 @@ func ExampleCopy() {
 	// Output: 20 <nil>
 }
 
-// An end of the context is in the error; the buffer is the caller's in any case.
+// If the context ends, the error is its cause. The buffer belongs to the caller after the
+// return.
 func ExampleFile_ReadAtContext() {
 	f, err := ufile.Open(os.DevNull)
 	if err != nil {
@@ -150,7 +151,7 @@ func ExampleFile_ReadAtContext() {
 	// Output: 0 EOF
 }
 
-// A Root opens what is below one directory, and nothing else.
+// A Root opens only names below one directory.
 func ExampleRoot() {
 	dir, err := os.MkdirTemp("", "ringside")
 	if err != nil {
@@ -180,7 +181,7 @@ func ExampleRoot() {
 	// openat ../../etc/passwd: path escapes from parent
 }
 
-// What a Root's file system opens can be read at any place.
+// Files that a Root's file system opens can be read at any offset.
 func ExampleRoot_FS() {
 	dir, err := os.MkdirTemp("", "ringside")
 	if err != nil {
@@ -219,14 +220,14 @@ func ExampleRoot_FS() {
 	// b: is b
 }
 
-// The next blocks are read while the lines of this one are being counted.
+// The next blocks are read while the lines of this one are counted.
 func ExampleReader() {
 	path := filepath.Join(os.TempDir(), fmt.Sprint("ufile-reader-", os.Getpid()))
 	if err := os.WriteFile(path, []byte(strings.Repeat("a line\n", 100_000)), 0o600); err != nil {
 		log.Fatal(err)
 	}
 	defer os.Remove(path)
-	f, err := ufile.Open(path) // with syscall.O_DIRECT it pays most
+	f, err := ufile.Open(path) // it helps most with syscall.O_DIRECT
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func ExampleReader() {
 	// Output: 100000
 }
 
-// A part of one file goes into the middle of another.
+// Copy a part of one file into the middle of another.
 func ExampleCopyRange() {
 	dir, err := os.MkdirTemp("", "ufile")
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestCollectorUnderMemoryPressure has every buffer, batch and reader be garbage
-// as soon as it can, while the collector runs all the time and memory is given
-// back to the system.
+// TestCollectorUnderMemoryPressure makes every buffer, batch and reader unreachable as soon
+// as possible, while the collector runs continually and returns memory to the system.
 func TestCollectorUnderMemoryPressure(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(8 << 20))
@@ -30,7 +29,7 @@ func TestCollectorUnderMemoryPressure(t *testing.T) {
 	rounds := ringtest.Rounds(20, 4)
 	modes := modes
 	if testing.Short() && features.HaveIOURing() == nil {
-		modes = []ufile.Mode{ufile.ModeRing} // the kernel uses memory behind a call's back
+		modes = []ufile.Mode{ufile.ModeRing} // the kernel uses the memory after the call
 	}
 	for _, mode := range modes {
 		for _, direct := range []int{0, sys.ODirect} {
@@ -59,7 +58,7 @@ func TestCollectorUnderMemoryPressure(t *testing.T) {
 	}
 }
 
-// oneOfAll does something with new memory and looks at what came of it.
+// oneOfAll does one operation with new memory and checks its result.
 func oneOfAll(t *testing.T, s *ufile.System, f *ufile.File, rng *rand.Rand, content []byte) {
 	const block = 4096
 	off := rng.IntN(len(content)/block-16) * block
@@ -68,7 +67,7 @@ func oneOfAll(t *testing.T, s *ufile.System, f *ufile.File, rng *rand.Rand, cont
 	case 0:
 		p := ufile.AlignedBuffer(block * (1 + rng.IntN(15)))
 		if n, err := f.ReadAt(p, int64(off)); err != nil || !bytes.Equal(p, want[:n]) {
-			t.Errorf("ReadAt at %d: %d, %v, or not the file's data", off, n, err)
+			t.Errorf("ReadAt at %d: %d, %v, or wrong data", off, n, err)
 		}
 	case 1:
 		p := ufile.AlignedBuffer(block * (1 + rng.IntN(15)))
@@ -90,7 +89,7 @@ func oneOfAll(t *testing.T, s *ufile.System, f *ufile.File, rng *rand.Rand, cont
 			case i < 2:
 				ranges[i].Buf = b.Buffer(i)
 			case i < 4:
-				ranges[i].Buf = make([]byte, block-1) // through aligned memory of the batch's own
+				ranges[i].Buf = make([]byte, block-1) // through the batch's own aligned memory
 				if name, _ := s.Backend(); name != "io_uring" {
 					ranges[i].Buf = ufile.AlignedBuffer(block)
 				}
@@ -104,11 +103,11 @@ func oneOfAll(t *testing.T, s *ufile.System, f *ufile.File, rng *rand.Rand, cont
 				t.Errorf("range %d of a batch at %d is not the file's data", i, off)
 			}
 		}
-	case 3: // dropped with blocks in flight
+	case 3: // the reader is dropped with blocks in flight
 		r := ufile.NewReader(f, ufile.ReaderOptions{Offset: int64(off), BlockSize: block})
 		p := make([]byte, 9*block)
 		if _, err := io.ReadFull(r, p); err != nil || !bytes.Equal(p, want[:len(p)]) {
-			t.Errorf("Reader at %d: %v, or not the file's data", off, err)
+			t.Errorf("Reader at %d: %v, or wrong data", off, err)
 		}
 	case 4:
 		garbage := make([][]byte, 64)

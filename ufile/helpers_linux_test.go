@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownMounts gives a process mounts of its own, and a user of its own where that
-// takes privileges.
+// ownMounts gives a process its own mounts, and a user namespace where that needs
+// privileges.
 func ownMounts() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
@@ -23,13 +23,12 @@ func ownMounts() *syscall.SysProcAttr {
 	return attr
 }
 
-// smallDisk mounts a file system of so many bytes, in a process with mounts of
-// its own.
+// smallDisk mounts a file system of the given size, in a process with its own mounts.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil && err != syscall.EINVAL {
-		t.Skipf("needs mounts of its own: %v", err)
+		t.Skipf("needs a mount namespace: %v", err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("needs to mount a tmpfs: %v", err)
@@ -38,8 +37,8 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// owner is whom the process may give its own files to: itself. Where its user
-// namespace has no number for that, -1, which changes nothing.
+// owner is the user to whom the process may give its own files: itself. Where its user
+// namespace has no number for that user it is -1, which changes nothing.
 var owner = sync.OnceValues(func() (uid, gid int) {
 	f, err := os.CreateTemp("", "owner")
 	if err != nil {
@@ -54,8 +53,7 @@ var owner = sync.OnceValues(func() (uid, gid int) {
 	return uid, gid
 })
 
-// forgetCached empties the page cache of a file, where the file system has one
-// that can be emptied.
+// forgetCached drops a file from the page cache, where the file system permits that.
 func forgetCached(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

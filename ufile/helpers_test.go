@@ -18,10 +18,10 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// modes are the systems that tests run over.
+// modes are the modes in which tests run.
 var modes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}
 
-// newSystem returns a system, or skips where it needs a ring and there is none.
+// newSystem returns a System, or skips the test where it needs a ring and there is none.
 func newSystem(t testing.TB, o ufile.Options) *ufile.System {
 	t.Helper()
 	if o.Mode == ufile.ModeRing {
@@ -34,7 +34,7 @@ func newSystem(t testing.TB, o ufile.Options) *ufile.System {
 	return s
 }
 
-// needRing skips where io_uring cannot be used, be it by order of the user.
+// needRing skips the test where io_uring cannot be used or the environment switches it off.
 func needRing(t testing.TB) {
 	t.Helper()
 	if os.Getenv(features.EnvBackend) == "plain" {
@@ -48,13 +48,14 @@ func overModes(t *testing.T, test func(t *testing.T, s *ufile.System)) {
 	t.Helper()
 	for _, m := range modes {
 		t.Run(m.String(), func(t *testing.T) {
-			// Rings that were asked for are restricted, so that everything works there.
+			// Rings that were requested are restricted, to check that everything works
+			// then.
 			test(t, newSystem(t, ufile.Options{Mode: m, Restrict: m == ufile.ModeRing}))
 		})
 	}
 }
 
-// random returns data that differs everywhere.
+// random returns random data.
 func random(n int) []byte {
 	rng := rand.New(rand.NewPCG(3, 4))
 	p := make([]byte, n)
@@ -64,7 +65,7 @@ func random(n int) []byte {
 	return p
 }
 
-// fileOf makes a file.
+// fileOf creates a file with the given content.
 func fileOf(t testing.TB, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -74,14 +75,14 @@ func fileOf(t testing.TB, content []byte) string {
 	return path
 }
 
-// open opens a file that is closed when the test ends.
+// open opens a file; the end of the test closes it.
 func open(t testing.TB, s *ufile.System, path string, flag int) *ufile.File {
 	t.Helper()
 	f, err := s.OpenFile(path, flag, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() }) // some tests have closed it
+	t.Cleanup(func() { f.Close() }) // some tests have closed the file
 	return f
 }
 
@@ -99,7 +100,7 @@ func writeAt(t testing.TB, f *ufile.File, p []byte, off int64) {
 	}
 }
 
-// needNoWait skips where the file system of a file does not know RWF_NOWAIT.
+// needNoWait skips the test where the file system of a file does not support RWF_NOWAIT.
 func needNoWait(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -113,7 +114,7 @@ func needNoWait(t testing.TB, path string) {
 	}
 }
 
-// needDirect skips where the file system of a file refuses O_DIRECT.
+// needDirect skips the test where the file system of a file refuses O_DIRECT.
 func needDirect(t testing.TB, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|sys.ODirect, 0)
@@ -123,8 +124,8 @@ func needDirect(t testing.TB, path string) {
 	f.Close()
 }
 
-// awaitNoRings waits until the rings of the default System are closed, which outlive its
-// last file for a while: an earlier test may have opened them.
+// awaitNoRings waits until the rings of the default System are closed. An earlier test may
+// have opened them, and they stay open for some time after its last file.
 func awaitNoRings(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(ringtest.Patience); rings(t) > 0; time.Sleep(10 * time.Millisecond) {
@@ -134,7 +135,7 @@ func awaitNoRings(t testing.TB) {
 	}
 }
 
-// rings counts the descriptors of rings that this process has.
+// rings counts the rings' descriptors of this process.
 func rings(t testing.TB) int {
 	t.Helper()
 	const dir = "/proc/self/fd"
@@ -151,8 +152,8 @@ func rings(t testing.TB) int {
 	return n
 }
 
-// readInRing reads the beginning of a file in a way that opens the rings: a single
-// plain call could not be ended by a context.
+// readInRing reads the beginning of a file with a context, which opens the rings: a context
+// cannot end a system call.
 func readInRing(t *testing.T, f *ufile.File, p []byte) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

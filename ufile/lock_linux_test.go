@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestLocks takes locks of two openings of a file against each other.
+// TestLocks takes conflicting locks through two descriptors of a file.
 func TestLocks(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
 	path := fileOf(t, random(100))
@@ -49,7 +49,7 @@ func TestLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-got; err != nil {
-			t.Errorf("%s: the lock that was waited for: %v", name, err)
+			t.Errorf("%s: the lock that waited: %v", name, err)
 		}
 		try(a, ufile.LockShared, false)
 		if err := l.lock(b, ufile.Unlock); err != nil {
@@ -60,7 +60,7 @@ func TestLocks(t *testing.T) {
 		}
 	}
 	if ok, err := b.TryLockRange(ufile.LockShared, 0, 10); !ok || err != nil {
-		t.Errorf("a range beside: %v, %v", ok, err)
+		t.Errorf("a range that does not overlap: %v, %v", ok, err)
 	}
 	a.Close()
 	if err := a.Flock(ufile.LockShared); !errors.Is(err, os.ErrClosed) {
@@ -68,7 +68,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestFlockOfAnotherProgram has util-linux's flock meet the lock.
+// TestFlockOfAnotherProgram checks that util-linux's flock respects the lock.
 func TestFlockOfAnotherProgram(t *testing.T) {
 	program, err := exec.LookPath("flock")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestFlockOfAnotherProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run(); err == nil {
-		t.Error("flock takes a lock that is held")
+		t.Error("flock took a lock that is held")
 	}
 	f.Close()
 	if err := run(); err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestLittleLockedMemory runs as a user that may lock 64 KiB of memory, or none:
-// fewer buffers are registered, and nothing else changes.
+// TestLittleLockedMemory runs as a user who may lock 64 KiB of memory, or none: fewer
+// buffers are registered, and everything else works.
 func TestLittleLockedMemory(t *testing.T) {
-	const unusedUID = 61_234 // a user that has locked nothing yet
+	const unusedUID = 61_234 // a user who has locked nothing yet
 	if !ringtest.InChild(t, nil) {
 		return
 	}
-	dir, err := os.MkdirTemp("", "ufile") // before the user changes
+	dir, err := os.MkdirTemp("", "ufile") // before the process changes its user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestLittleLockedMemory(t *testing.T) {
 	if err != nil {
 		return
 	}
-	b, err := s.NewBatch(ufile.BatchOptions{}) // rings themselves count in newer kernels
+	b, err := s.NewBatch(ufile.BatchOptions{}) // newer kernels count rings too
 	switch {
 	case err == nil:
 		b.Close()
@@ -74,7 +74,7 @@ func withLittleLockedMemory(t *testing.T, dir string, mode ufile.Mode, limit int
 			t.Fatal(err)
 		}
 		n := b.Registered()
-		// None is right, too, where the kernel backs memory with huge pages: each
+		// No registered buffer is also correct where the kernel uses huge pages: each
 		// counts as a whole.
 		if n*block > limit {
 			t.Errorf("%d buffers of %d bytes are registered, the limit is %d", n, block, limit)
@@ -104,7 +104,7 @@ func withLittleLockedMemory(t *testing.T, dir string, mode ufile.Mode, limit int
 				for i := range 10 {
 					at := (g + i*7) % blocks * block
 					if n, err := f.ReadAt(p, int64(at)); n != block || err != nil || !bytes.Equal(p, content[at:][:block]) {
-						t.Errorf("ReadAt at %d: %d, %v, or not the file's data", at, n, err)
+						t.Errorf("ReadAt at %d: %d, %v, or wrong data", at, n, err)
 					}
 				}
 			})

@@ -14,8 +14,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// without are the methods of os.File that File does not have, each with the
-// reason.
+// without lists the methods of os.File that File does not have, each with the reason.
 var without = map[string]string{}
 
 // TestMethods compares the methods and their types with those of os.File.
@@ -26,9 +25,9 @@ func TestMethods(t *testing.T) {
 		got, ok := ours.MethodByName(want.Name)
 		switch reason, excused := without[want.Name]; {
 		case ok && excused:
-			t.Errorf("%s is there although %s", want.Name, reason)
+			t.Errorf("File has %s although %s", want.Name, reason)
 		case !ok && !excused:
-			t.Errorf("%s is missing", want.Name)
+			t.Errorf("File lacks %s", want.Name)
 		case ok && !sameType(got.Type, want.Type):
 			t.Errorf("%s is %v, want %v", want.Name, got.Type, want.Type)
 		}
@@ -65,7 +64,7 @@ func TestMethodsOfNil(t *testing.T) {
 			t.Errorf("nil: %s = %s, want %s", name, got, want)
 		}
 		switch name {
-		case "SyscallConn", "ReadFrom", "WriteTo": // a pointer; the suite calls these with arguments
+		case "SyscallConn", "ReadFrom", "WriteTo": // Stat returns a pointer; the suite calls these with arguments
 			continue
 		}
 		if got, want := answers(closed.ours, name), answers(closed.theirs, name); got != want {
@@ -74,7 +73,7 @@ func TestMethodsOfNil(t *testing.T) {
 	}
 }
 
-// answers calls a method with zero arguments and returns what it returns.
+// answers calls a method with zero arguments and formats its results.
 func answers(file any, method string) (s string) {
 	defer func() {
 		if recover() != nil {
@@ -92,7 +91,7 @@ func answers(file any, method string) (s string) {
 	return s
 }
 
-// TestRareMethods uses what the suite leaves out, because it concerns the whole
+// TestRareMethods uses the methods that the suite leaves out, because they change the whole
 // process or the owner of a file.
 func TestRareMethods(t *testing.T) {
 	dir := t.TempDir()
@@ -111,9 +110,9 @@ func TestRareMethods(t *testing.T) {
 			t.Errorf("Readdir: %v, %v", infos, err)
 		}
 		if err := d.Chown(-1, -1); err != nil && runtime.GOOS != "windows" {
-			t.Errorf("Chown that changes nothing: %v", err)
+			t.Errorf("Chown without a change: %v", err)
 		}
-		t.Chdir(".") // goes back at the end
+		t.Chdir(".") // the end of the test restores the directory
 		if err := d.Chdir(); err != nil {
 			t.Fatal(err)
 		}

@@ -31,13 +31,13 @@ func TestNewFileTakesOwnership(t *testing.T) {
 		p := make([]byte, 5000)
 		readAt(t, f, p, 0)
 		if !bytes.Equal(p, content) {
-			t.Error("not what the file holds")
+			t.Error("read other data than the file holds")
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := theirs.Close(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("Close of the file that was taken: %v", err)
+			t.Errorf("Close of the os.File that NewFile took: %v", err)
 		}
 	})
 }
@@ -78,11 +78,11 @@ func TestNewFileOfNothing(t *testing.T) {
 		t.Errorf("of a closed file: %v", err)
 	}
 	if err := new(ufile.File).Close(); !errors.Is(err, os.ErrInvalid) {
-		t.Errorf("Close of a File that no function made: %v", err)
+		t.Errorf("Close of a zero File: %v", err)
 	}
 }
 
-// TestOpenAndCreate uses the functions that TestSuite does not.
+// TestOpenAndCreate uses the functions that TestSuite does not use.
 func TestOpenAndCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new")
 	s := newSystem(t, ufile.Options{})
@@ -105,7 +105,7 @@ func TestOpenAndCreate(t *testing.T) {
 				t.Errorf("%q, %v", p[:n], err)
 			}
 			if n, err := f.WriteAt(p, 0); n != 0 || err == nil {
-				t.Errorf("a file opened for reading takes %d bytes, %v", n, err)
+				t.Errorf("Write to a file opened for reading = %d, %v", n, err)
 			}
 			if err := f.Close(); err != nil {
 				t.Error(err)
@@ -113,12 +113,12 @@ func TestOpenAndCreate(t *testing.T) {
 		}
 	}
 	if _, err := ufile.Open(filepath.Join(path, "none")); err == nil {
-		t.Error("opens what is not there")
+		t.Error("Open of a missing file succeeded")
 	}
 }
 
-// TestFunctionsOfTheDefaultSystem makes a file by CreateTemp and by a Root, and reads both by
-// DirFS. Total has what was done with them.
+// TestFunctionsOfTheDefaultSystem creates a file by CreateTemp and one by a Root, and reads
+// both through DirFS. Total counts these operations.
 func TestFunctionsOfTheDefaultSystem(t *testing.T) {
 	before, dir := ufile.Total(), t.TempDir()
 	temp, err := ufile.CreateTemp(dir, "temp-*")

@@ -4,5 +4,5 @@
 
 package ufile_test
 
-// raceEnabled reports that the race detector is on.
+// raceEnabled reports whether the race detector is on.
 const raceEnabled = false

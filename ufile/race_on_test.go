@@ -4,6 +4,6 @@
 
 package ufile_test
 
-// raceEnabled reports that everything is several times slower: what has one
-// goroutine, and runs without the detector too, is cut down.
+// raceEnabled reports whether the race detector is on. It makes everything several times
+// slower, so tests with one goroutine, which also run without it, do less work.
 const raceEnabled = true

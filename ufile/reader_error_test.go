@@ -13,9 +13,9 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// TestReaderComesToAnErrorAtItsPosition has blocks that were read ahead fail. A
-// block is large, and its error lies anywhere in it: the bytes before it are read, in
-// small pieces, and what has become readable meanwhile is no error.
+// TestReaderComesToAnErrorAtItsPosition lets blocks fail that were read ahead. A block is
+// large, and the error is anywhere in it. The bytes before the error are read in small
+// pieces, and bytes that have become readable meanwhile cause no error.
 func TestReaderComesToAnErrorAtItsPosition(t *testing.T) {
 	const block = 4 * DirectAlign
 	content := make([]byte, 20*block)
@@ -52,13 +52,13 @@ func TestReaderComesToAnErrorAtItsPosition(t *testing.T) {
 	bad := r.queue[1].end()
 	rest, err := io.ReadAll(r)
 	if got = append(got, rest...); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes, %v, or not the file's data", len(got), err)
+		t.Errorf("%d bytes, %v, or wrong data", len(got), err)
 	}
 	if r.small != bad {
 		t.Errorf("read in small pieces up to %d, want %d", r.small, bad)
 	}
 
-	// An error that stays: the descriptor now answers nothing else.
+	// A permanent error: the descriptor now returns nothing else.
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestReaderComesToAnErrorAtItsPosition(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if r.small != block {
-		t.Errorf("the error was looked for up to %d, want %d", r.small, block)
+		t.Errorf("the reader looked for the error up to %d, want %d", r.small, block)
 	}
 	p := make([]byte, 10)
 	if n, err := r.Read(p); n != 10 || err != nil || !bytes.Equal(p, content[:10]) {

@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// overReaders runs test over modes, with a page cache and without.
+// overReaders runs test in all modes, with a page cache and without.
 func overReaders(t *testing.T, path string, test func(t *testing.T, f *ufile.File)) {
 	t.Helper()
 	overModes(t, func(t *testing.T, s *ufile.System) {
@@ -30,11 +30,11 @@ func overReaders(t *testing.T, path string, test func(t *testing.T, f *ufile.Fil
 	})
 }
 
-// newReader returns a reader that is closed when the test ends.
+// newReader returns a reader; the end of the test closes it.
 func newReader(t testing.TB, f *ufile.File, o ufile.ReaderOptions) *ufile.Reader {
 	t.Helper()
 	r := ufile.NewReader(f, o)
-	t.Cleanup(func() { r.Close() }) // some tests have closed it
+	t.Cleanup(func() { r.Close() }) // some tests have closed the reader
 	return r
 }
 
@@ -51,7 +51,7 @@ func TestReaderReadsAllOfEverySize(t *testing.T) {
 					}
 					var to bytes.Buffer
 					if n, err := io.Copy(&to, newReader(t, f, o)); n != int64(size) || err != nil || !bytes.Equal(to.Bytes(), content) {
-						t.Errorf("%+v: WriteTo = %d, %v, or not the file's data", o, n, err)
+						t.Errorf("%+v: WriteTo = %d, %v, or wrong data", o, n, err)
 					}
 				}
 			})
@@ -59,8 +59,7 @@ func TestReaderReadsAllOfEverySize(t *testing.T) {
 	}
 }
 
-// TestReaderFromAnyOffset reads and seeks from and to places that O_DIRECT does
-// not allow.
+// TestReaderFromAnyOffset reads from and seeks to offsets that O_DIRECT does not allow.
 func TestReaderFromAnyOffset(t *testing.T) {
 	content := random(200_001)
 	overReaders(t, fileOf(t, content), func(t *testing.T, f *ufile.File) {
@@ -92,7 +91,7 @@ func TestReaderFromAnyOffset(t *testing.T) {
 				continue
 			}
 			if n == 0 || err != nil || !bytes.HasPrefix(rest, p[:n]) {
-				t.Fatalf("at %d: %d, %v, or not the file's data", pos, n, err)
+				t.Fatalf("at %d: %d, %v, or wrong data", pos, n, err)
 			}
 			pos += int64(n)
 		}
@@ -100,7 +99,7 @@ func TestReaderFromAnyOffset(t *testing.T) {
 			t.Errorf("before the start: %v", err)
 		}
 		if _, err := r.Seek(0, 9); !errors.Is(err, os.ErrInvalid) {
-			t.Errorf("from nowhere: %v", err)
+			t.Errorf("with an invalid whence: %v", err)
 		}
 		if n, err := f.Seek(0, io.SeekCurrent); n != 0 || err != nil {
 			t.Errorf("the file's own position: %d, %v", n, err)
@@ -108,7 +107,7 @@ func TestReaderFromAnyOffset(t *testing.T) {
 	})
 }
 
-// TestReaderOfAFileThatChangesItsSize reads on after the end of a file that has
+// TestReaderOfAFileThatChangesItsSize continues to read after the end of a file that has
 // grown, and finds the end of one that has shrunk.
 func TestReaderOfAFileThatChangesItsSize(t *testing.T) {
 	content := random(100_000)
@@ -128,7 +127,7 @@ func TestReaderOfAFileThatChangesItsSize(t *testing.T) {
 				t.Fatalf("grown to %d: %d bytes, %v", size, len(got), err)
 			}
 		}
-		// What was read ahead has seen the end where there is none any more.
+		// The read-ahead found an end that is no longer the end.
 		if err := os.Truncate(path, 50_000); err != nil {
 			t.Fatal(err)
 		}
@@ -149,15 +148,15 @@ func TestReaderOfAFileThatChangesItsSize(t *testing.T) {
 		}
 		p := make([]byte, 10_000)
 		if _, err := io.ReadFull(r, p); err != nil || !bytes.Equal(p, content[:10_000]) {
-			t.Fatalf("%v, or not the file's data", err)
+			t.Fatalf("%v, or wrong data", err)
 		}
 		if err := os.Truncate(path, 20_000); err != nil {
 			t.Fatal(err)
 		}
-		// What was read ahead may still come, never anything else.
+		// Data that was read ahead may still be returned, but no other data.
 		got, err := io.ReadAll(r)
 		if err != nil || len(got) < 10_000 || !bytes.HasPrefix(content[10_000:], got) {
-			t.Errorf("shrunk: %d bytes, %v, or not the file's data", len(got), err)
+			t.Errorf("shrunk: %d bytes, %v, or wrong data", len(got), err)
 		}
 		if n, err := r.Seek(0, io.SeekEnd); n != 20_000 || err != nil {
 			t.Errorf("the end is at %d, %v", n, err)
@@ -198,11 +197,11 @@ func TestReaderAfterClose(t *testing.T) {
 		}
 	})
 	if _, err := ufile.NewReader(nil, ufile.ReaderOptions{}).Read(make([]byte, 1)); err != os.ErrInvalid {
-		t.Errorf("no file: %v", err)
+		t.Errorf("a nil file: %v", err)
 	}
 }
 
-// TestReaderReportsErrors has errors of the file and of the destination.
+// TestReaderReportsErrors causes errors of the file and of the destination.
 func TestReaderReportsErrors(t *testing.T) {
 	content := random(100_000)
 	path := fileOf(t, content)
@@ -214,7 +213,7 @@ func TestReaderReportsErrors(t *testing.T) {
 		}
 		f = open(t, s, path, os.O_RDONLY)
 		if _, err := newReader(t, f, ufile.ReaderOptions{Offset: -1}).Read(make([]byte, 1)); err == nil {
-			t.Error("a negative offset is accepted")
+			t.Error("NewReader accepts a negative offset")
 		}
 		r := newReader(t, f, ufile.ReaderOptions{BlockSize: 4096})
 		broken := errors.New("broken")
@@ -225,12 +224,12 @@ func TestReaderReportsErrors(t *testing.T) {
 			t.Errorf("a destination that writes too little: %d, %v", n, err)
 		}
 		if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, content[20_000:]) {
-			t.Errorf("after that: %d bytes, %v", len(rest), err)
+			t.Errorf("after these errors: %d bytes, %v", len(rest), err)
 		}
 	})
 }
 
-// failing takes so many bytes.
+// failing accepts the given number of bytes and then fails.
 type failing struct {
 	left int
 	err  error
@@ -245,8 +244,8 @@ func (w *failing) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestReaderReadsAheadThroughTheRing counts which path the blocks took, and that
-// a single read asks for a single block.
+// TestReaderReadsAheadThroughTheRing counts which route the blocks took, and checks that a
+// single read requests a single block.
 func TestReaderReadsAheadThroughTheRing(t *testing.T) {
 	needRing(t)
 	const block = 4096
@@ -269,7 +268,7 @@ func TestReaderReadsAheadThroughTheRing(t *testing.T) {
 	}
 }
 
-// TestReaderDoesNotAllocate reads on and on.
+// TestReaderDoesNotAllocate counts allocations while blocks are read.
 func TestReaderDoesNotAllocate(t *testing.T) {
 	path := fileOf(t, make([]byte, 4<<20))
 	overReaders(t, path, func(t *testing.T, f *ufile.File) {
@@ -289,8 +288,8 @@ func TestReaderDoesNotAllocate(t *testing.T) {
 	})
 }
 
-// TestReadersSideBySide has many readers of one file, some of which go away
-// with blocks in flight.
+// TestReadersSideBySide uses many readers of one file, some of which are closed with blocks
+// in flight.
 func TestReadersSideBySide(t *testing.T) {
 	content := random(400_000)
 	path := fileOf(t, content)
@@ -311,7 +310,7 @@ func TestReadersSideBySide(t *testing.T) {
 				}
 				got, err := io.ReadAll(r)
 				if err != nil || !bytes.Equal(got, content[off:]) {
-					t.Errorf("from %d: %d bytes, %v, or not the file's data", off, len(got), err)
+					t.Errorf("from %d: %d bytes, %v, or wrong data", off, len(got), err)
 				}
 			})
 		}
@@ -319,7 +318,7 @@ func TestReadersSideBySide(t *testing.T) {
 	})
 }
 
-// TestReaderOfNoFile has a Reader of nil answer as a nil File does.
+// TestReaderOfNoFile checks that a nil Reader returns the errors of a nil File.
 func TestReaderOfNoFile(t *testing.T) {
 	r := ufile.NewReader(nil, ufile.ReaderOptions{})
 	if _, err := r.Read(make([]byte, 1)); err != os.ErrInvalid {

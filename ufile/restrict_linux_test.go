@@ -11,8 +11,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestRestrictedSystem tries what the rings of a restricted system refuse; what
-// they must not refuse is in all tests that run over modes.
+// TestRestrictedSystem tries operations that the rings of a restricted system refuse. All
+// tests that run in every mode cover the operations that they must not refuse.
 func TestRestrictedSystem(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	s, err := NewSystem(Options{Mode: ModeRing, Restrict: true})

@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// withoutDescriptors runs f while the process cannot have one more descriptor.
+// withoutDescriptors runs f while the process cannot open another descriptor.
 func withoutDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -62,7 +62,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 	})
 	t.Run("auto", func(t *testing.T) {
 		path := fileOf(t, random(8192))
-		needDirect(t, path) // there is no page cache to be read from
+		needDirect(t, path) // there is no page cache to read from
 		s := newSystem(t, ufile.Options{})
 		f := open(t, s, path, os.O_RDONLY|sys.ODirect)
 		p := ufile.AlignedBuffer(4096)
@@ -74,7 +74,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 		if got := f.Stats(); got != (ufile.Stats{Plain: 2}) {
 			t.Errorf("%+v", got)
 		}
-		// Another file can be opened: there are descriptors again.
+		// Another file can be opened now: descriptors are available again.
 		opened, trace := 0, sys.FDTrace
 		sys.FDTrace = func(fd int, open bool) {
 			trace(fd, open)
@@ -88,7 +88,7 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// breakRings puts another file in the place of the rings that open opens.
+// breakRings replaces the rings that open opens by another file.
 func breakRings(t *testing.T, open func()) {
 	t.Helper()
 	var fds []int
@@ -116,8 +116,8 @@ func breakRings(t *testing.T, open func()) {
 	}
 }
 
-// TestRingsThatFail breaks rings that have worked: reads and writes go on by
-// plain calls, unless rings were asked for.
+// TestRingsThatFail breaks rings that have worked: reads and writes continue by system
+// calls, unless rings were requested.
 func TestRingsThatFail(t *testing.T) {
 	needRing(t)
 	awaitNoRings(t)
@@ -137,7 +137,7 @@ func TestRingsThatFail(t *testing.T) {
 				for i := range 20 {
 					off := (g*20 + i) % 256 * 4096
 					if n, err := f.ReadAt(p, int64(off)); err != nil || !bytes.Equal(p[:n], content[off:off+4096]) {
-						t.Errorf("ReadAt at %d = %d, %v, or not the file's data", off, n, err)
+						t.Errorf("ReadAt at %d = %d, %v, or wrong data", off, n, err)
 					}
 					if n, err := f.WriteAt(p, int64(off)); n != len(p) || err != nil {
 						t.Errorf("WriteAt at %d = %d, %v", off, n, err)
@@ -155,7 +155,7 @@ func TestRingsThatFail(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		if n := rings(t); n != 0 {
-			t.Errorf("%d rings are left", n)
+			t.Errorf("%d rings are left, want 0", n)
 		}
 	})
 	t.Run("ring", func(t *testing.T) {
@@ -166,13 +166,13 @@ func TestRingsThatFail(t *testing.T) {
 			t.Errorf("ReadAt = %d, %v", n, err)
 		}
 		if err := f.Close(); err == nil {
-			t.Error("Close does not say that the ring has failed")
+			t.Error("Close did not report that the ring has failed")
 		}
 	})
 }
 
-// TestRingOfABatchThatFails breaks the ring of a batch: the ranges that were on their way end
-// with the error, the others are done by plain calls, and so are those of later calls.
+// TestRingOfABatchThatFails breaks the ring of a batch. The ranges in flight end with the
+// error. The other ranges, and those of later calls, are done by system calls.
 func TestRingOfABatchThatFails(t *testing.T) {
 	needRing(t)
 	const block, count, depth = 4096, 16, 4
@@ -210,7 +210,7 @@ func TestRingOfABatchThatFails(t *testing.T) {
 				if e, ok := r.Err.(*fs.PathError); ok && e.Op == op && r.N == 0 {
 					failed++
 				} else if r.Err != nil || r.N != block || !bytes.Equal(r.Buf, content[i*block:][:block]) {
-					t.Errorf("range %d: %d, %v, or not the data of the file", i, r.N, r.Err)
+					t.Errorf("range %d: %d, %v, or wrong data", i, r.N, r.Err)
 				}
 			}
 			if failed == 0 || failed > depth || err == nil {
@@ -219,15 +219,15 @@ func TestRingOfABatchThatFails(t *testing.T) {
 			ranges, err = do()
 			for i, r := range ranges {
 				if r.Err != nil || r.N != block || !bytes.Equal(r.Buf, content[i*block:][:block]) {
-					t.Errorf("later, range %d: %d, %v, or not the data of the file", i, r.N, r.Err)
+					t.Errorf("later, range %d: %d, %v, or wrong data", i, r.N, r.Err)
 				}
 			}
 			if got := contentOf(t, f); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("later: %v, or not the data of the file", err)
+				t.Errorf("later: %v, or wrong data", err)
 			}
-			_ = b.Close() // it may say that the ring has failed
+			_ = b.Close() // it may report that the ring has failed
 			if err := f.Close(); err != nil {
-				t.Errorf("the batch has kept the file: %v", err)
+				t.Errorf("the batch still holds the file: %v", err)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ import (
 // openat2 is the number of the system call on every architecture.
 const openat2 = 437
 
-// needOpenat2 skips where openat2 is missing or forbidden.
+// needOpenat2 skips the test where openat2 is missing or forbidden.
 func needOpenat2(t testing.TB) {
 	t.Helper()
 	r := openRoot(t, t.TempDir())
@@ -36,7 +36,7 @@ func needOpenat2(t testing.TB) {
 	}
 }
 
-// openRoot opens a Root that is closed when the test ends.
+// openRoot opens a Root; the end of the test closes it.
 func openRoot(t testing.TB, dir string) *ufile.Root {
 	t.Helper()
 	r, err := newSystem(t, ufile.Options{}).OpenRoot(dir)
@@ -47,18 +47,17 @@ func openRoot(t testing.TB, dir string) *ufile.Root {
 	return r
 }
 
-// envNoOpenat2 makes the test binary forbid openat2 to itself: the errno.
+// envNoOpenat2 holds the errno with which the test binary forbids openat2 to itself.
 const envNoOpenat2 = "RINGSIDE_TEST_NO_OPENAT2"
 
-// TestRootWithoutOpenat2 runs the suite in a process to which openat2 is
-// forbidden.
+// TestRootWithoutOpenat2 runs the suite in a process in which openat2 is forbidden.
 func TestRootWithoutOpenat2(t *testing.T) {
 	if os.Getenv(envNoOpenat2) != "" {
-		return // a child
+		return // this is a child
 	}
 	for name, errno := range map[string]syscall.Errno{"EPERM": syscall.EPERM, "ENOSYS": syscall.ENOSYS} {
 		if testing.Short() && errno == syscall.ENOSYS {
-			continue // the suite once more
+			continue // the whole suite again
 		}
 		t.Run(name, func(t *testing.T) {
 			args := []string{"-test.v", "-test.short", "-test.run=^TestForbiddenOpenat2$"}
@@ -74,7 +73,7 @@ func TestRootWithoutOpenat2(t *testing.T) {
 			case strings.Contains(string(out), "--- SKIP: TestForbiddenOpenat2"):
 				t.Skipf("needs seccomp filters: %s", out)
 			case !strings.Contains(string(out), "--- PASS: TestForbiddenOpenat2/Root/Open"):
-				t.Errorf("the child ran nothing\n%s", out)
+				t.Errorf("the child ran no test\n%s", out)
 			}
 		})
 	}
@@ -84,7 +83,7 @@ func TestRootWithoutOpenat2(t *testing.T) {
 func TestForbiddenOpenat2(t *testing.T) {
 	var errno int
 	if _, err := fmt.Sscan(os.Getenv(envNoOpenat2), &errno); err != nil {
-		return // not a child
+		return // this is no child
 	}
 	if err := filter.Forbid(syscall.Errno(errno), openat2, openat2); err != nil {
 		t.Skipf("needs seccomp filters: %v", err)
@@ -97,7 +96,7 @@ func TestForbiddenOpenat2(t *testing.T) {
 	ufiletest.RunRootPart(t, rootOpener(s), errno%8, 8)
 }
 
-// TestMagicLinks has links that lead to a file without a name.
+// TestMagicLinks opens links to files that have no name.
 func TestMagicLinks(t *testing.T) {
 	f, err := os.Open(fileOf(t, []byte("reached")))
 	if err != nil {
@@ -109,12 +108,12 @@ func TestMagicLinks(t *testing.T) {
 	}
 	r := openRoot(t, "/proc/self/fd")
 	if got, err := r.ReadFile(fmt.Sprint(f.Fd())); err == nil {
-		t.Errorf("reads %q", got)
+		t.Errorf("read %q", got)
 	}
 }
 
-// TestRootUnderRenames opens files while another goroutine exchanges a directory on
-// the way with a link that leads outside. No file outside may be reached.
+// TestRootUnderRenames opens files while another goroutine exchanges a directory of the
+// path with a link that leads outside. No file outside may be opened.
 func TestRootUnderRenames(t *testing.T) {
 	needOpenat2(t)
 	dir := tree(t, "root/a/b/file", "root/a/trap>../../outside", "outside/file", "outside/b/file")
@@ -139,13 +138,13 @@ func TestRootUnderRenames(t *testing.T) {
 	patience := time.Now().Add(ringtest.Patience)
 	for range 4 {
 		readers.Go(func() {
-			// The exchanger may be stopped where nothing can be opened.
+			// The exchanger may be stopped at a moment when no open can succeed.
 			for i := 0; i < 500 || opened.Load() == 0 && time.Now().Before(patience); i++ {
 				got, err := r.ReadFile([]string{"a/b/file", "a/b/../b/file", "a/trap/../b/file"}[i%3])
 				if err == nil {
 					opened.Add(1)
 					if string(got) != "root/a/b/file" {
-						t.Errorf("reached %q", got)
+						t.Errorf("opened %q, which is outside", got)
 					}
 				}
 			}
@@ -155,12 +154,12 @@ func TestRootUnderRenames(t *testing.T) {
 	close(done)
 	rest.Wait()
 	if opened.Load() == 0 {
-		t.Error("nothing was opened at all")
+		t.Error("no open succeeded")
 	}
 }
 
-// TestRootUncertain opens through ".." while something is renamed elsewhere,
-// which makes the kernel unsure of where it is.
+// TestRootUncertain opens through ".." while another goroutine renames directories, which
+// makes the kernel return EAGAIN because it cannot be certain of the path.
 func TestRootUncertain(t *testing.T) {
 	needOpenat2(t)
 	dir := tree(t, "root/a/b/c/file", "elsewhere/x")
@@ -208,7 +207,7 @@ func TestRootCloseUnderOpen(t *testing.T) {
 		closeAll(f)
 		opened <- err
 	}()
-	// Once this open has found the reader, that has begun; it may not have
+	// Once this open has found the reader, the reader's open has begun. It may not have
 	// ended, and Close must not wait for it.
 	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	if err != nil {
@@ -223,10 +222,10 @@ func TestRootCloseUnderOpen(t *testing.T) {
 	}
 }
 
-// TestSuiteOnRootFiles runs the suite of files on those that a Root opens.
+// TestSuiteOnRootFiles runs the suite of files on files that a Root opens.
 func TestSuiteOnRootFiles(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("the suite once more: without -short and -race")
+		t.Skip("runs the suite again: not with -short or -race")
 	}
 	needOpenat2(t)
 	s := newSystem(t, ufile.Options{})
@@ -245,7 +244,7 @@ func TestSuiteOnRootFiles(t *testing.T) {
 		}
 		defer r.Close()
 		f, err := r.OpenFile(base, flag, perm)
-		if e, ok := err.(*fs.PathError); ok { // which of os.Root differ from those of os.Open
+		if e, ok := err.(*fs.PathError); ok { // the errors of os.Root that differ from those of os.Open
 			return nil, &fs.PathError{Op: "open", Path: name, Err: e.Err}
 		}
 		return f, err
@@ -258,7 +257,7 @@ func closeAll(f *ufile.File) {
 	}
 }
 
-// tree makes files, directories (which end in a slash) and links ("name>target").
+// tree creates files, directories (which end in a slash) and links ("name>target").
 func tree(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -281,7 +280,7 @@ func tree(t testing.TB, names ...string) string {
 	return dir
 }
 
-// escapes are links in the root, and what they lead to.
+// escapes are links in the root with their targets.
 var escapes = map[string]string{
 	"up":     "..",
 	"upup":   "a/../../outside",
@@ -296,9 +295,9 @@ var escapes = map[string]string{
 	"inner":  "a/b",
 }
 
-// TestRootEscapes opens, creates and removes hostile names that lead out of a
-// root, while directories and links change places: whatever is opened lies in the root,
-// and what is outside stays as it was.
+// TestRootEscapes opens, creates and removes hostile names that lead out of a root, while
+// directories and links are exchanged: every opened file lies in the root, and files
+// outside do not change.
 func TestRootEscapes(t *testing.T) {
 	needOpenat2(t)
 	dir, err := filepath.EvalSymlinks(tree(t, "root/a/b/c/file", "root/a/file", "outside/file", "outside/b/file", "outside/a/b/file"))
@@ -338,15 +337,15 @@ func TestRootEscapes(t *testing.T) {
 		t.Errorf("outside: %v, %v", entries, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("beside the root: %v, %v", entries, err)
+		t.Errorf("next to the root: %v, %v", entries, err)
 	}
 	if opened.Load() == 0 {
-		t.Error("nothing was opened at all")
+		t.Error("no open succeeded")
 	}
 	t.Logf("%d opened inside, %d refused, none outside", opened.Load(), refused.Load())
 }
 
-// exchange has two names change places until it is stopped.
+// exchange swaps two names repeatedly until it is stopped.
 func exchange(t *testing.T, a, b string) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -369,8 +368,8 @@ func exchange(t *testing.T, a, b string) (stop func()) {
 	}
 }
 
-// tryEscape does one thing with a name that leads anywhere, and reports whether the root
-// allowed it.
+// tryEscape does one operation with a name that may lead anywhere, and reports whether the
+// root allowed it.
 func tryEscape(t *testing.T, r *ufile.Root, rng *rand.Rand, root string) bool {
 	plain := []string{"..", "a", "a/b", "b", "c", "file", ".", "inner", "a/b/../b/c/file"}
 	parts := []string{"up", "upup", "abs", "slash", "cwd", "rootfs", "fd", "loop", "chain", "deep", "", "0", "outside"}
@@ -411,7 +410,7 @@ func tryEscape(t *testing.T, r *ufile.Root, rng *rand.Rand, root string) bool {
 		t.Error(err)
 		return true
 	}
-	_ = conn.Control(func(fd uintptr) { // is open
+	_ = conn.Control(func(fd uintptr) { // the file is open
 		at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil || at != root && !strings.HasPrefix(at, root+"/") {
 			t.Errorf("%q with flags %#x is %s, %v", name, flags, at, err)

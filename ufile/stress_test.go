@@ -17,16 +17,15 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// deep reads at the bottom of a stack that has to grow, and to move, on the
-// way, into an array that lies there unless ReadAt forbids it. Nothing between
-// the two may make it escape.
+// deep reads at the bottom of a stack that has to grow and move, into an array on that
+// stack unless ReadAt makes it escape. No call in between may make it escape.
 func deep(f *ufile.File, content []byte, off, depth, at int) error {
 	var p [1024]byte
 	mark := byte(off + depth)
 	p[depth] = mark
 	if depth == at {
 		if n, err := f.ReadAt(p[:], int64(off)); err != nil || !bytes.Equal(p[:n], content[off:off+len(p)]) {
-			return fmt.Errorf("read %d bytes at %d, %v, or not the file's data", n, off, err)
+			return fmt.Errorf("read %d bytes at %d, %v, or wrong data", n, off, err)
 		}
 		p[depth] = mark
 	}
@@ -41,15 +40,15 @@ func deep(f *ufile.File, content []byte, off, depth, at int) error {
 	return nil
 }
 
-// TestCollectorAndStacks has the collector run all the time and stacks move
-// while 200 goroutines read.
+// TestCollectorAndStacks runs the collector continually, and stacks move, while 200
+// goroutines read.
 func TestCollectorAndStacks(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	content := random(1 << 20)
 	path := fileOf(t, content)
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		f := open(t, s, path, os.O_RDONLY)
-		for round := range ringtest.Rounds(4, 2) { // each on new, small stacks
+		for round := range ringtest.Rounds(4, 2) { // each goroutine on a new, small stack
 			var wg sync.WaitGroup
 			for g := range 200 {
 				wg.Go(func() {
@@ -70,8 +69,8 @@ func TestCollectorAndStacks(t *testing.T) {
 	})
 }
 
-// TestAThousandGoroutinesOnFewRings has far more readers and writers than the
-// rings have room.
+// TestAThousandGoroutinesOnFewRings uses far more readers and writers than the rings have
+// entries.
 func TestAThousandGoroutinesOnFewRings(t *testing.T) {
 	const block = 4096
 	goroutines := ringtest.Rounds(1000, 250)
@@ -111,7 +110,7 @@ func writeAndReadBack(t *testing.T, f *ufile.File, off int64, mark byte) {
 			return
 		}
 		if n, err := f.ReadAt(r, off); n != len(r) || err != nil || !bytes.Equal(r, w) {
-			t.Errorf("ReadAt at %d = %d, %v, or not what was written", off, n, err)
+			t.Errorf("ReadAt at %d = %d, %v, or other data than was written", off, n, err)
 			return
 		}
 	}

@@ -25,34 +25,34 @@ func opener(s *ufile.System) func(string, int, fs.FileMode) (ufiletest.File, err
 	}
 }
 
-// TestSuite holds each mode against os.File.
+// TestSuite compares each mode with os.File.
 func TestSuite(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
-		once := "/ring" // where there is none, what auto falls back to
+		once := "/ring" // where there is no ring, the backend to which auto falls back
 		if features.HaveIOURing() != nil {
 			once = "/auto"
 		}
 		if testing.Short() && !strings.HasSuffix(t.Name(), once) {
-			t.Skip("the suite once more, and os.File's own calls: without -short")
+			t.Skip("runs the suite again, with system calls as os.File makes them: not with -short")
 		}
 		ufiletest.Run(t, opener(s))
 	})
 }
 
-// TestSuiteOnATinyRing runs the suite where operations wait for room.
+// TestSuiteOnATinyRing runs the suite on a ring so small that operations wait for entries.
 func TestSuiteOnATinyRing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the suite once more: without -short")
+		t.Skip("runs the suite again: not with -short")
 	}
 	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Restrict: true,
 		Reactor: reactor.Options{Loops: 1, Entries: 2, InFlight: 3}})
 	ufiletest.Run(t, opener(s))
 }
 
-// TestSuiteOnOpenedFiles gives files that os opened to the default system.
+// TestSuiteOnOpenedFiles passes files that package os opened to the default System.
 func TestSuiteOnOpenedFiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the suite once more: without -short")
+		t.Skip("runs the suite again: not with -short")
 	}
 	ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 		f, err := os.OpenFile(name, flag, perm)
@@ -97,11 +97,11 @@ func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
 	}
 }
 
-// TestRootSuite holds a Root against os.Root.
+// TestRootSuite compares a Root with os.Root.
 func TestRootSuite(t *testing.T) {
-	part, parts := 0, len(modes) // names do not go through rings: the modes share the work
+	part, parts := 0, len(modes) // names do not go through rings: each mode runs a part of the suite
 	if raceEnabled || testing.Short() {
-		parts *= 4 // each is slow then, and one goroutine does them
+		parts *= 4 // with the race detector each part is slow, and one goroutine runs it
 	}
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		onceWithShort(t)
@@ -110,7 +110,7 @@ func TestRootSuite(t *testing.T) {
 	})
 }
 
-// TestDirFSSuite holds DirFS against os.DirFS.
+// TestDirFSSuite compares DirFS with os.DirFS.
 func TestDirFSSuite(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		onceWithShort(t)
@@ -118,10 +118,10 @@ func TestDirFSSuite(t *testing.T) {
 	})
 }
 
-// onceWithShort skips all modes but one of what does not go through rings.
+// onceWithShort skips all modes but one for operations that do not go through rings.
 func onceWithShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() && !strings.HasSuffix(t.Name(), "/auto") {
-		t.Skip("the calls that the mode auto makes, too: without -short")
+		t.Skip("makes the same calls as the mode auto: not with -short")
 	}
 }

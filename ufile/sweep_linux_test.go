@@ -21,7 +21,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// swept is what the sweep's operations work on.
+// swept holds the files of the sweep's operations.
 type swept struct {
 	dir     string
 	content []byte
@@ -30,13 +30,12 @@ type swept struct {
 	sim bool // the rings are simulated
 }
 
-// with opens a system and a file of the content for one run, and looks at both
-// when the run is over: nothing is in flight, what did not fail still works, and
-// the end comes.
+// with opens a System and a file for one run, and checks both after the run: nothing is in
+// flight, operations without a fault still work, and Close succeeds.
 func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *ufile.System, f *ufile.File)) {
 	path := filepath.Join(w.dir, "file")
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, w.content) {
-		_ = os.Remove(path) // ext4 flushes a file that is written anew
+		_ = os.Remove(path) // ext4 flushes a file that replaces another
 		if err := os.WriteFile(path, w.content, 0o600); err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -65,7 +64,7 @@ func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *
 		if err != nil && !dead {
 			t.Errorf("a read afterwards: %v", err)
 		}
-		c, fired := t.Choice() // a ring that is not waited for may fail later
+		c, fired := t.Choice() // a ring on which no operation waits may fail later
 		if err := f.Close(); err != nil && !dead && !(fired && !c.Passing && errors.Is(err, reactor.ErrFailed)) {
 			t.Errorf("close: %v", err)
 		}
@@ -76,13 +75,13 @@ func (w *swept) with(t *faultsweep.Trial, mode ufile.Mode, flag int, do func(s *
 	do(s, f)
 }
 
-// changed reports whether p is not what the file holds at an offset.
+// changed reports whether p differs from the file's content at an offset.
 func (w *swept) changed(f *ufile.File, p []byte, off int) bool {
 	content, err := os.ReadFile(f.Name())
 	return err != nil || !bytes.Equal(p, content[off:off+len(p)])
 }
 
-// read looks at the result of a read of all of p.
+// read checks the result of a read of all of p.
 func (w *swept) read(t *faultsweep.Trial, what string, p []byte, off, n int, err error) {
 	if ok := t.Judge(what, err); ok && n != len(p) || n < 0 || n > len(p) {
 		t.Errorf("%s: %d of %d bytes, %v", what, n, len(p), err)
@@ -91,8 +90,8 @@ func (w *swept) read(t *faultsweep.Trial, what string, p []byte, off, n int, err
 	}
 }
 
-// wrote looks at the result of a write of p: all of it is in the file, or, with an
-// error, each byte is old or new.
+// wrote checks the result of a write of p: all of it is in the file or, after an error,
+// each byte is old or new.
 func (w *swept) wrote(t *faultsweep.Trial, what, path string, p []byte, off, n int, err error) {
 	now, readErr := os.ReadFile(path)
 	if readErr != nil || len(now) != len(w.content) {
@@ -109,7 +108,7 @@ func (w *swept) wrote(t *faultsweep.Trial, what, path string, p []byte, off, n i
 	}
 }
 
-// fresh returns n bytes that the file does not hold.
+// fresh returns n bytes that do not occur in the file.
 func (w *swept) fresh(n int) []byte {
 	p := ufile.AlignedBuffer(n)
 	for i := range p {
@@ -134,7 +133,7 @@ func (w *swept) readAt(mode ufile.Mode, flag int, uncached bool) func(*faultswee
 	}
 }
 
-// crowd reads from several goroutines at once, so that rings have company.
+// crowd reads from several goroutines at once, so that the ring is not idle.
 func (w *swept) crowd(mode ufile.Mode, flag int) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(_ *ufile.System, f *ufile.File) {
@@ -169,7 +168,7 @@ func (w *swept) vectored(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
 	}
 }
 
-// engine makes the calls of storage engines.
+// engine makes the calls that storage engines make.
 func (w *swept) engine(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
 		t.Arm()
@@ -201,7 +200,7 @@ func (w *swept) writeAt(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
 	}
 }
 
-// contexts runs the calls with a context, which ends meanwhile if it is cut.
+// contexts makes the calls with a context, which is cancelled meanwhile if cut is set.
 func (w *swept) contexts(cut bool) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
@@ -220,7 +219,7 @@ func (w *swept) contexts(cut bool) func(*faultsweep.Trial) {
 			p, q := make([]byte, 8192), w.fresh(8192)
 			rounds := 1
 			if cut {
-				rounds = 4 // so that some are cut while they are in flight
+				rounds = 4 // so that some are cancelled in flight
 			}
 			var n int
 			t.Arm()
@@ -239,7 +238,7 @@ func (w *swept) contexts(cut bool) func(*faultsweep.Trial) {
 func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		w.with(t, mode, flag, func(s *ufile.System, f *ufile.File) {
-			// The file's own ring is opened by the first read: it is not what fails here.
+			// The first read opens the file's ring: that must not fail here.
 			_, _ = f.ReadAt(ufile.AlignedBuffer(4096), 0)
 			t.Arm()
 			defer t.Disarm()
@@ -266,7 +265,7 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Tr
 			t.Disarm()
 			t.Judge("Batch", err)
 			w.ranges(t, f, ranges, write)
-			for i := range ranges { // the kernel has it no more
+			for i := range ranges { // the kernel has it no longer
 				clear(ranges[i].Buf)
 				defer func() {
 					t.Settle()
@@ -275,7 +274,7 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Tr
 					}
 				}()
 			}
-			// Without its own ring a batch reads as the file does, whose only ring
+			// Without its own ring a batch reads as the file does, and the file's only ring
 			// may have failed on a machine with one processor.
 			if err := b.Read(ranges[:1]); err != nil && !(mode == ufile.ModeRing && errors.Is(err, reactor.ErrFailed)) {
 				t.Errorf("a batch afterwards: %v", err)
@@ -290,7 +289,7 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Tr
 	}
 }
 
-// ranges looks at what each range of a batch says.
+// ranges checks the result of each range of a batch.
 func (w *swept) ranges(t *faultsweep.Trial, f *ufile.File, ranges []ufile.Range, write bool) {
 	for i := range ranges {
 		r := &ranges[i]
@@ -303,12 +302,12 @@ func (w *swept) ranges(t *faultsweep.Trial, f *ufile.File, ranges []ufile.Range,
 				t.Errorf("range %d: the file does not hold what was written", i)
 			}
 		case !bytes.Equal(r.Buf[:r.N], w.content[off:off+r.N]):
-			t.Errorf("range %d: not the file's bytes", i)
+			t.Errorf("range %d: wrong data", i)
 		}
 	}
 }
 
-// reader reads all with blocks in flight, again after each error.
+// reader reads the whole file with blocks in flight, and continues after each error.
 func (w *swept) reader(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
 		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
@@ -320,12 +319,12 @@ func (w *swept) reader(t *faultsweep.Trial) {
 				break
 			}
 			if tries == 1 {
-				t.Disarm() // what lasts would go on
+				t.Disarm() // a permanent error would never end
 			}
 		}
 		t.Disarm()
 		if !bytes.HasPrefix(w.content, got.Bytes()) {
-			t.Errorf("what was read is not the file's")
+			t.Errorf("wrong data")
 		}
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -349,7 +348,7 @@ func (w *swept) copying(mode ufile.Mode, flag int) func(*faultsweep.Trial) {
 			ok := t.Judge("Copy", err)
 			now, readErr := os.ReadFile(dst.Name())
 			if readErr != nil || int64(len(now)) < n || !bytes.Equal(now[:n], w.content[:n]) {
-				t.Errorf("%d bytes are said to be copied, and are not", n)
+				t.Errorf("Copy returned %d, but did not copy them", n)
 			}
 			if ok && !bytes.Equal(now, w.content) {
 				t.Errorf("the copy of %d bytes differs", n)
@@ -380,7 +379,7 @@ func (w *swept) piped(t *faultsweep.Trial) {
 	})
 }
 
-// names works on names below a root.
+// names makes the calls with names below a root.
 func (w *swept) names(t *faultsweep.Trial) {
 	dir := filepath.Join(w.dir, "root")
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
@@ -417,7 +416,7 @@ func (w *swept) names(t *faultsweep.Trial) {
 		}
 		removed := t.Judge("RemoveAll", r.RemoveAll("d"))
 		if _, err := os.Stat(filepath.Join(dir, "d")); removed && err == nil {
-			t.Errorf("d is not removed")
+			t.Errorf("the directory d still exists")
 		}
 	}
 	t.Disarm()
@@ -429,7 +428,7 @@ func (w *swept) names(t *faultsweep.Trial) {
 	}
 }
 
-// newSwept returns what the sweep works on.
+// newSwept returns the files of the sweep.
 func newSwept(t *testing.T) *swept {
 	needRing(t)
 	w := &swept{dir: t.TempDir(), content: random(44 << 10)}
@@ -440,14 +439,14 @@ func newSwept(t *testing.T) *swept {
 	return w
 }
 
-// operations are all that the sweep runs.
+// operations are all operations that the sweep runs.
 func (w *swept) operations() []faultsweep.Operation {
-	// What a plain call can be put in the place of need not fail.
+	// Operations that a system call can replace need not fail.
 	noKernelCopy := map[string][]faultsweep.Choice{"copy_file_range": faultsweep.Passes(
 		syscall.EIO, syscall.ENOSPC, syscall.EINTR, syscall.EXDEV, syscall.ENOSYS, syscall.EOPNOTSUPP)}
-	// os.Root does, in other words, what openat2 does not.
+	// os.Root makes in other ways the calls that openat2 replaces.
 	quietly := map[string][]faultsweep.Choice{"path call": faultsweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
-	// Calls by a name are many, and alike.
+	// Calls with a name are many, and alike.
 	oneErrno := map[string][]faultsweep.Choice{"path call": append(faultsweep.Fails(syscall.EIO), faultsweep.Passes(syscall.EINTR)...)}
 	ops := []faultsweep.Operation{
 		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false), Covers: "File.ReadAt File.Close"},
@@ -463,7 +462,7 @@ func (w *swept) operations() []faultsweep.Operation {
 		{Name: "for engines", Run: w.engine,
 			Covers: "File.Datasync File.SyncFileRange File.Flock File.TryFlock File.LockRange File.TryLockRange System.CreateTemp"},
 		{Name: "with a context", Run: w.contexts(false), Opened: true, Covers: "File.ReadAtContext File.WriteAtContext"},
-		{Name: "with one that ends", Run: w.contexts(true), Opened: true, Most: 2},
+		{Name: "with a cancelled context", Run: w.contexts(true), Opened: true, Most: 2},
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
 		{Name: "Batch.Read O_DIRECT", Syscalls: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
 		{Name: "Batch.Write ring", Syscalls: true, Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
@@ -492,7 +491,7 @@ func (s *swept) simulated() []faultsweep.Operation {
 		{Name: "simulated ReadAt, four", Run: w.crowd(ufile.ModeRing, 0), Most: 3},
 		{Name: "simulated WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
 		{Name: "simulated with a context", Run: w.contexts(false), Most: 1},
-		{Name: "simulated with one that ends", Run: w.contexts(true), Most: 1},
+		{Name: "simulated with a cancelled context", Run: w.contexts(true), Most: 1},
 		{Name: "simulated Reader", Run: w.readerReads, Most: 1},
 		{Name: "simulated Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Most: 1},
 	}
@@ -502,29 +501,29 @@ func (s *swept) simulated() []faultsweep.Operation {
 	return ops
 }
 
-// TestFaultSweep has each answer of the kernel fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	faultsweep.Check(t, newSwept(t).operations())
 }
 
-// TestFaultSweepSimulated does that with rings that are simulated.
+// TestFaultSweepSimulated does the same with simulated rings.
 func TestFaultSweepSimulated(t *testing.T) {
 	faultsweep.CheckSimulated(t, newSwept(t).operations())
 }
 
-// TestFaultSweepCoversAll compares the sweep with what the package exports.
+// TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
-		"is the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
-		"tells what is known and asks nothing of the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
+		"calls the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
+		"makes no call to the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"AlignedBuffer Stats.Plus Total",
-		"is os.File's own, which has no test hook": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
+		"is the method of os.File, which has no test hook": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
 			"File.Chdir File.ReadDir File.Readdir File.Readdirnames File.SetDeadline File.SetReadDeadline File.SetWriteDeadline File.SyscallConn File.Fd File.OSFile",
 	})
 }
 
-// other opens a second file, with some content.
+// other opens a second file with content.
 func (w *swept) other(t *faultsweep.Trial, s *ufile.System, content []byte) *ufile.File {
 	path := filepath.Join(w.dir, "other")
 	_ = os.Remove(path)
@@ -538,7 +537,7 @@ func (w *swept) other(t *faultsweep.Trial, s *ufile.System, content []byte) *ufi
 	return f
 }
 
-// readerReads reads with the buffers of a caller, seeks, and reads again.
+// readerReads reads into the caller's buffers, seeks, and reads again.
 func (w *swept) readerReads(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeRing, 0, func(_ *ufile.System, f *ufile.File) {
 		r := ufile.NewReader(f, ufile.ReaderOptions{BlockSize: 8192, Blocks: 3})
@@ -553,7 +552,7 @@ func (w *swept) readerReads(t *faultsweep.Trial) {
 				break
 			}
 			if !bytes.Equal(got[:n], w.content[from:from+n]) {
-				t.Errorf("what was read at %d is not the file's", from)
+				t.Errorf("wrong data at %d", from)
 			}
 		}
 		t.Disarm()
@@ -566,7 +565,7 @@ func (w *swept) readerReads(t *faultsweep.Trial) {
 	})
 }
 
-// sparse copies a range that has a hole to a file that has none.
+// sparse copies a range with a hole to a file without holes.
 func (w *swept) sparse(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
 		holed := bytes.Clone(w.content)
@@ -581,16 +580,16 @@ func (w *swept) sparse(t *faultsweep.Trial) {
 		ok := t.Judge("CopyRange", err)
 		now, readErr := os.ReadFile(dst.Name())
 		if readErr != nil || int64(len(now)) < n || !bytes.Equal(now[:n], holed[:n]) {
-			t.Errorf("%d bytes are said to be copied, and are not", n)
+			t.Errorf("CopyRange returned %d, but did not copy them", n)
 		}
 		if ok && n != int64(len(holed)) {
-			t.Errorf("%d bytes of %d were copied", n, len(holed))
+			t.Errorf("copied %d bytes, want %d", n, len(holed))
 		}
 	})
 }
 
-// positions copies by ReadFrom and by WriteTo, from the positions of files with
-// O_DIRECT, which is where these are not package os's own.
+// positions copies by ReadFrom and WriteTo from the positions of files with O_DIRECT, where
+// these methods are not those of package os.
 func (w *swept) positions(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, w.direct, func(s *ufile.System, f *ufile.File) {
 		dst := w.other(t, s, nil)
@@ -604,22 +603,22 @@ func (w *swept) positions(t *faultsweep.Trial) {
 		read, readErr := dst.ReadFrom(f)
 		t.Disarm()
 		if ok := t.Judge("WriteTo", writeErr); written != int64(got.Len()) || !bytes.HasPrefix(w.content, got.Bytes()) || ok && got.Len() != len(w.content) {
-			t.Errorf("WriteTo: %d bytes, %d have come, or others", written, got.Len())
+			t.Errorf("WriteTo: returned %d bytes, %d arrived, or wrong data", written, got.Len())
 		}
 		ok := t.Judge("ReadFrom", readErr)
 		now, err := os.ReadFile(dst.Name())
 		if err != nil || int64(len(now)) < read || !bytes.Equal(now[:read], w.content[:read]) || ok && len(now) != len(w.content) {
-			t.Errorf("ReadFrom: %d bytes, the file has %d, %v, or others", read, len(now), err)
+			t.Errorf("ReadFrom: %d bytes, the file has %d, %v, or wrong data", read, len(now), err)
 		}
 	})
 }
 
-// punchHole frees a part of a file, where the file system can.
+// punchHole frees the blocks of a part of a file, where the file system can.
 func punchHole(f *ufile.File, off, n int64) error {
 	return sys.PunchHole(int(f.Fd()), off, n)
 }
 
-// opening opens files in each way, and reads what they hold.
+// opening opens files in each way, and reads them.
 func (w *swept) opening(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
 		made := filepath.Join(w.dir, "made")
@@ -645,7 +644,7 @@ func (w *swept) opening(t *faultsweep.Trial) {
 			if what == "Create" {
 				_, err = f.WriteAt(p, 0)
 			} else if _, err = f.ReadAt(p, 4096); err == nil && !bytes.Equal(p, w.content[4096:8192]) {
-				t.Errorf("%s: not the file's bytes", what)
+				t.Errorf("%s: wrong data", what)
 			}
 			t.Judge(what, err)
 		}
@@ -660,7 +659,7 @@ func (w *swept) opening(t *faultsweep.Trial) {
 	})
 }
 
-// moreNames calls the methods of a root that names leaves out.
+// moreNames makes the calls with names below a root that names leaves out.
 func (w *swept) moreNames(t *faultsweep.Trial) {
 	dir := filepath.Join(w.dir, "root2")
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
@@ -691,7 +690,7 @@ func (w *swept) moreNames(t *faultsweep.Trial) {
 	w.rootMoves(t, r, dir)
 	t.Disarm()
 	if err := r.RemoveAll("."); err == nil {
-		t.Errorf("the root itself was removed")
+		t.Errorf("the root directory was removed")
 	}
 }
 
@@ -713,7 +712,7 @@ func (w *swept) rootLinks(t *faultsweep.Trial, r *ufile.Root) {
 	}
 }
 
-// rootModes changes what a name has, and looks.
+// rootModes changes the attributes of a name, and checks them.
 func (w *swept) rootModes(t *faultsweep.Trial, r *ufile.Root, dir string) {
 	stamp := time.Unix(1_000_000_000, 0)
 	mode := t.Judge("Chmod", r.Chmod("a", 0o640))
@@ -733,13 +732,13 @@ func (w *swept) rootMoves(t *faultsweep.Trial, r *ufile.Root, dir string) {
 		return
 	}
 	if t.Judge("Rename", r.Rename("a", "d/a")) != there("d/a") {
-		t.Errorf("Rename has not done what it said")
+		t.Errorf("Rename returned no error and did not rename")
 	}
 	entries, err := fs.ReadDir(r.FS(), "d")
 	if t.Judge("ReadDir", err) && len(entries) == 0 {
-		t.Errorf("FS: nothing is listed")
+		t.Errorf("FS: the listing is empty")
 	}
 	if there("d/a") && t.Judge("Remove", r.Remove("d/a")) && there("d/a") {
-		t.Errorf("Remove has not removed")
+		t.Errorf("Remove returned no error and did not remove")
 	}
 }

@@ -38,7 +38,7 @@ func TestRingsOpenWhenNeededAndCloseWithTheLastFile(t *testing.T) {
 		if got := rings(t) > 0; got != want {
 			t.Errorf("%s: rings: %v, want %v", when, got, want)
 		}
-		// A goroutine that was started shows only once it has run.
+		// A goroutine that was started is counted only once it has run.
 		for deadline := time.Now().Add(ringtest.Patience); waiters() != want; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: goroutines: %v, want %v", when, !want, want)
@@ -74,8 +74,8 @@ func TestRingsOpenWhenNeededAndCloseWithTheLastFile(t *testing.T) {
 	}
 }
 
-// TestRingsOutliveTheFilesOfTheDefaultSystem opens and closes single files, whose
-// rings are kept for the next one, for a while.
+// TestRingsOutliveTheFilesOfTheDefaultSystem opens and closes single files. The rings stay
+// open for some time for the next file.
 func TestRingsOutliveTheFilesOfTheDefaultSystem(t *testing.T) {
 	needRing(t)
 	path := fileOf(t, random(8192))
@@ -121,7 +121,7 @@ func TestSingleReadsOpenNoRing(t *testing.T) {
 	}
 }
 
-// TestAutoOpensNoRingForTheCache reads what is cached, which needs none.
+// TestAutoOpensNoRingForTheCache reads cached data, which needs no ring.
 func TestAutoOpensNoRingForTheCache(t *testing.T) {
 	path := fileOf(t, random(1<<20))
 	needNoWait(t, path)
@@ -132,12 +132,11 @@ func TestAutoOpensNoRingForTheCache(t *testing.T) {
 	}
 }
 
-// TestStatsTellThePath reads what is in the page cache and writes, in each
-// mode.
-func TestStatsTellThePath(t *testing.T) {
+// TestStatsCountThePath reads cached data and writes, in each mode, and checks the counters.
+func TestStatsCountThePath(t *testing.T) {
 	content := random(8192)
 	for mode, want := range map[ufile.Mode]ufile.Stats{
-		ufile.ModeAuto:  {Cached: 1, Plain: 1}, // buffered writes are plain
+		ufile.ModeAuto:  {Cached: 1, Plain: 1}, // buffered writes are system calls
 		ufile.ModeRing:  {Ring: 2},
 		ufile.ModePlain: {Plain: 2},
 	} {
@@ -156,7 +155,7 @@ func TestStatsTellThePath(t *testing.T) {
 			}
 			want.Reactor = s.Stats().Reactor
 			if got := s.Stats(); got != want || got.Reactor.Submitted != want.Ring || got.Reactor.InFlight != 0 {
-				t.Errorf("the system's: %+v, want %+v", got, want)
+				t.Errorf("the System: %+v, want %+v", got, want)
 			}
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
@@ -168,8 +167,8 @@ func TestStatsTellThePath(t *testing.T) {
 	}
 }
 
-// TestDirectReadsMeetInARing reads with O_DIRECT, alone by plain calls and with
-// many goroutines through a ring.
+// TestDirectReadsMeetInARing reads with O_DIRECT: one goroutine by system calls, many
+// goroutines through a ring.
 func TestDirectReadsMeetInARing(t *testing.T) {
 	needRing(t)
 	path := fileOf(t, random(1<<20))
@@ -180,7 +179,7 @@ func TestDirectReadsMeetInARing(t *testing.T) {
 		readAt(t, f, ufile.AlignedBuffer(4096), int64(i)*4096)
 		writeAt(t, f, ufile.AlignedBuffer(4096), int64(i)*4096)
 	}
-	// A goroutine whose stack has moved is taken for another once.
+	// A goroutine whose stack has moved counts as another goroutine once.
 	if got := f.Stats(); got.Plain < 7 || got.Plain+got.Ring != 10 || got.Cached != 0 {
 		t.Errorf("one after the other: %+v", got)
 	}
@@ -201,8 +200,8 @@ func TestDirectReadsMeetInARing(t *testing.T) {
 	}
 }
 
-// TestHopelessOffsetsDoNotSpoilTheCache asks for what the kernel refuses in the
-// words of one that does not know RWF_NOWAIT.
+// TestHopelessOffsetsDoNotSpoilTheCache reads at offsets for which the kernel returns the
+// errno of a kernel without RWF_NOWAIT.
 func TestHopelessOffsetsDoNotSpoilTheCache(t *testing.T) {
 	path := fileOf(t, random(4096))
 	needNoWait(t, path)
@@ -244,17 +243,18 @@ func TestModeHasAName(t *testing.T) {
 	}
 }
 
-// envChild makes TestInAProcessWithoutRings the child of itself.
+// envChild makes the test binary a child of TestInAProcessWithoutRings.
 const envChild = "RINGSIDE_TEST_CHILD"
 
-// TestInAProcessWithoutRings runs the suite, and the test of the fallback, in a
-// process to which io_uring is forbidden from its start.
+// TestInAProcessWithoutRings runs the suite and the test of the fallback in a process in
+// which io_uring is forbidden from the start.
 func TestInAProcessWithoutRings(t *testing.T) {
 	if os.Getenv(envChild) != "" {
 		fallsBack(t)
 		return
 	}
-	// The whole suite runs without rings in ModePlain, and with io_uring refused by make forbidden.
+	// The whole suite runs without rings in ModePlain, and in make forbidden, where
+	// io_uring is refused.
 	run := "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/./^(ReadAt|Close)$/^(Offsets|ReadAt)$"
 	cmd := exec.Command(os.Args[0], run, "-test.v")
 	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain")
@@ -264,7 +264,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 	}
 	for _, line := range []string{"--- PASS: TestInAProcessWithoutRings", "--- PASS: TestSuite/auto", "--- SKIP: TestSuite/io_uring", "--- PASS: TestSuite/plain"} {
 		if !strings.Contains(string(out), line) {
-			t.Errorf("the child does not say %q:\n%s", line, out)
+			t.Errorf("the output of the child lacks %q:\n%s", line, out)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func fallsBack(t *testing.T) {
 	_, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing})
 	forbidden, ok := errors.AsType[*features.ForbiddenError](err)
 	if !ok || !errors.Is(err, features.ErrForbidden) || forbidden.Remedy == "" || !strings.Contains(err.Error(), forbidden.Remedy) {
-		t.Errorf("the error of ModeRing does not say what to change: %v", err)
+		t.Errorf("the error of ModeRing does not name the remedy: %v", err)
 	}
 	name, reason := ufile.Backend()
 	if name != "plain" || !strings.Contains(reason, features.EnvBackend) {
@@ -288,7 +288,7 @@ func fallsBack(t *testing.T) {
 	p := make([]byte, len(content))
 	readAt(t, f, p, 0)
 	if !bytes.Equal(p, content) {
-		t.Error("not what the file holds")
+		t.Error("read other data than the file holds")
 	}
 	if s := f.Stats(); s.Ring != 0 || s.Cached+s.Plain == 0 {
 		t.Errorf("%+v", s)
@@ -306,8 +306,8 @@ func TestNoSystemHasAnUnknownMode(t *testing.T) {
 	}
 }
 
-// TestDroppedFiles loses files without closing them: the collector closes them,
-// as it does those of os, and with the last one the rings.
+// TestDroppedFiles drops files without closing them: the collector closes them, as it
+// closes those of package os, and the rings with the last one.
 func TestDroppedFiles(t *testing.T) {
 	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing})
 	path := fileOf(t, random(100))
@@ -330,7 +330,7 @@ func TestDroppedFiles(t *testing.T) {
 	}
 }
 
-// TestConnectionOutlivesTheFile drops the File of a connection in use.
+// TestConnectionOutlivesTheFile drops the File of a SyscallConn in use.
 func TestConnectionOutlivesTheFile(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
 	f, err := s.Open(fileOf(t, nil))
@@ -368,8 +368,8 @@ func openings(t *testing.T, path string) int {
 	return n
 }
 
-// TestLargeColdReadsOfFewGoroutines reads large blocks that are not cached, by
-// plain calls while few are in flight.
+// TestLargeColdReadsOfFewGoroutines reads large blocks that are not cached: by system calls
+// while few are in flight.
 func TestLargeColdReadsOfFewGoroutines(t *testing.T) {
 	const block, goroutines, each = 64 << 10, 12, 8
 	content := random(block * goroutines * each)
@@ -383,13 +383,13 @@ func TestLargeColdReadsOfFewGoroutines(t *testing.T) {
 			for i := range each {
 				off := (i*goroutines + g) * block
 				if n, err := f.ReadAt(p, int64(off)); n != block || err != nil || !bytes.Equal(p, content[off:][:block]) {
-					t.Errorf("at %d: %d, %v, or not the file's data", off, n, err)
+					t.Errorf("at %d: %d, %v, or wrong data", off, n, err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	// What is left of a block that the kernel had read ahead in part is not large.
+	// The rest of a block that the kernel has read ahead in part is not large.
 	if got := f.Stats(); got.Ring > got.Cached || got.Cached+got.Plain < goroutines*each {
 		t.Errorf("%+v", got)
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// truncatedTo is the size that files are cut to.
+// truncatedTo is the size to which files are truncated.
 const truncatedTo = 300_000
 
-// TestTruncatedUnderReads cuts a file off while it is being read: what comes is
-// what was there, then the end, and after the cut nothing but the end.
+// TestTruncatedUnderReads truncates a file while it is read. Reads return its data up to
+// the end; after the truncation they return only the end.
 func TestTruncatedUnderReads(t *testing.T) {
 	const size, cut, block = 1 << 20, truncatedTo, 16 << 10
 	content := random(size)
@@ -60,9 +60,8 @@ func TestTruncatedUnderReads(t *testing.T) {
 	}
 }
 
-// cutOff reports whether p is what the file holds from off on. Behind the cut it
-// may be zero: the kernel clears what it cuts off of a page while it copies the
-// same page to a reader.
+// cutOff reports whether p is the file's content from off on. Beyond the new size it may be
+// zero: the kernel clears the rest of a page while it copies the page to a reader.
 func cutOff(p, content []byte, off int64) bool {
 	for i, b := range p {
 		if b != content[i] && (b != 0 || off+int64(i) < truncatedTo) {
@@ -72,8 +71,8 @@ func cutOff(p, content []byte, off int64) bool {
 	return true
 }
 
-// readThrough reads a file from its front to its end, by one way of four, and
-// says when it has begun.
+// readThrough reads a file from start to end in one of four ways, and signals when it has
+// begun.
 func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content []byte, block int, started chan<- struct{}) {
 	tell := sync.OnceFunc(func() { started <- struct{}{} })
 	defer tell()
@@ -81,7 +80,7 @@ func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content 
 		tell()
 		rest := content[min(int(off), len(content)):]
 		if n > len(rest) || !cutOff(p[:n], rest, off) || n < len(p) != (err == io.EOF) || err != nil && err != io.EOF {
-			t.Errorf("way %d at %d: %d bytes, %v, or not the file's data", way%4, off, n, err)
+			t.Errorf("way %d at %d: %d bytes, %v, or wrong data", way%4, off, n, err)
 			return false
 		}
 		return err == nil
@@ -94,7 +93,7 @@ func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content 
 				return
 			}
 		}
-	case 1: // a range that is larger than what the cache is asked for at once
+	case 1: // a range larger than one request to the page cache
 		p := ufile.AlignedBuffer(512 << 10)
 		for off := int64(0); ; off += int64(len(p)) {
 			if n, err := f.ReadAt(p, off); !check(off, p, n, err) {
@@ -133,7 +132,7 @@ func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content 
 				return
 			}
 			if err != nil || n > len(content[off:]) || !cutOff(p[:n], content[off:], off) {
-				t.Errorf("Reader at %d: %d, %v, or not the file's data", off, n, err)
+				t.Errorf("Reader at %d: %d, %v, or wrong data", off, n, err)
 				return
 			}
 			off += int64(n)
@@ -141,7 +140,7 @@ func readThrough(t *testing.T, s *ufile.System, f *ufile.File, way int, content 
 	}
 }
 
-// afterTheCut reads when the file has its new size for certain.
+// afterTheCut reads when the file certainly has its new size.
 func afterTheCut(t *testing.T, s *ufile.System, f *ufile.File, content []byte) {
 	t.Helper()
 	p := ufile.AlignedBuffer(8192)

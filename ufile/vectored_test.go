@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestVectored compares vectored calls with os.File's calls of one buffer.
+// TestVectored compares vectored calls with calls of os.File that use one buffer.
 func TestVectored(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		content := random(1 << 20)
@@ -56,7 +56,8 @@ func TestVectored(t *testing.T) {
 	})
 }
 
-// TestVectoredManyBuffers has more buffers than one system call takes, some empty.
+// TestVectoredManyBuffers passes more buffers than one system call accepts, some of them
+// empty.
 func TestVectoredManyBuffers(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		content := random(3000 * 7)
@@ -94,7 +95,7 @@ func TestVectoredDirect(t *testing.T) {
 			t.Errorf("wrote %d bytes: %v", n, err)
 		}
 		if n, err := f.ReadvAt(bufs, 60<<10); n != 4096 || err != io.EOF {
-			t.Errorf("across the end: %d bytes, %v", n, err)
+			t.Errorf("across the end of the file: %d bytes, %v", n, err)
 		}
 	})
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
@@ -146,7 +147,7 @@ func sameError(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// TestForEngines runs what storage engines call beside reads and writes.
+// TestForEngines makes the calls that storage engines make besides reads and writes.
 func TestForEngines(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		f, err := s.CreateTemp(t.TempDir(), "x*y")
@@ -172,10 +173,10 @@ func TestForEngines(t *testing.T) {
 			t.Errorf("SyncFileRange of a closed file: %v", err)
 		}
 		if _, err := s.CreateTemp(t.TempDir(), "a/b"); err == nil {
-			t.Error("a pattern with a separator")
+			t.Error("CreateTemp with a separator in the pattern")
 		}
 	})
 	if err := (*ufile.File)(nil).Datasync(); !errors.Is(err, os.ErrInvalid) {
-		t.Errorf("Datasync of no file: %v", err)
+		t.Errorf("Datasync of a nil file: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func overModes(t *testing.T, test func(t *testing.T, fs vfs.FS)) {
 	}
 }
 
-// TestAsDefault makes the same calls on vfs.Default, and compares the results.
+// TestAsDefault makes the same calls on vfs.Default and compares the results.
 func TestAsDefault(t *testing.T) {
 	overModes(t, func(t *testing.T, ours vfs.FS) {
 		want, got := script(vfs.Default, t.TempDir()), script(ours, t.TempDir())
@@ -57,7 +57,7 @@ func TestAsDefault(t *testing.T) {
 	})
 }
 
-// script calls what a file system has, and returns what came back.
+// script makes the calls of a file system and returns their results.
 func script(fsys vfs.FS, dir string) (said []string) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	say := func(what string, err error, more ...any) {
@@ -105,16 +105,16 @@ func script(fsys vfs.FS, dir string) (said []string) {
 	n, err = f.Read(p)
 	say("read", err, n)
 	_, err = f.Write([]byte("x"))
-	say("write to what is open for reading", err)
+	say("write to a file opened for reading", err)
 	say("close", f.Close())
 	_, err = fsys.Open(path("none"))
-	say("open nothing", err)
+	say("open a missing file", err)
 	d, err := fsys.OpenDir(dir)
 	say("open directory", err)
 	say("sync directory", d.Sync())
 	say("close directory", d.Close())
 
-	f, err = fsys.Create(path("a"), vfs.WriteCategoryUnspecified) // anew
+	f, err = fsys.Create(path("a"), vfs.WriteCategoryUnspecified) // create it again
 	say("create again", err)
 	info, err = f.Stat()
 	say("stat", err, info.Size())
@@ -132,7 +132,7 @@ func script(fsys vfs.FS, dir string) (said []string) {
 	say("read at", err, n, string(p[:n]))
 	say("close", f.Close())
 	_, err = fsys.ReuseForWrite(path("b"), path("c"), vfs.WriteCategoryUnspecified)
-	say("reuse nothing", err)
+	say("reuse a missing file", err)
 	say("link", fsys.Link(path("c"), path("d")))
 	say("link again", fsys.Link(path("c"), path("d")))
 	names, err := fsys.List(dir)
@@ -152,8 +152,8 @@ func script(fsys vfs.FS, dir string) (said []string) {
 	return said
 }
 
-// TestDatabase has pebble flush, compact, take checkpoints and be opened again, and
-// compares what it holds with a map.
+// TestDatabase lets pebble flush, compact, take checkpoints and open the database again,
+// and compares its content with a map.
 func TestDatabase(t *testing.T) {
 	overModes(t, func(t *testing.T, fsys vfs.FS) {
 		fsys, dump := vfstest.WithOpenFileTracking(fsys)
@@ -196,7 +196,7 @@ func TestDatabase(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			copied, err := pebble.Open(checkpoint, options(vfs.Default)) // read by another
+			copied, err := pebble.Open(checkpoint, options(vfs.Default)) // another file system reads it
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func TestDatabase(t *testing.T) {
 		}
 		var open bytes.Buffer
 		if dump(&open); open.Len() > 0 {
-			t.Errorf("files that pebble has not closed, or that are thought open:\n%s", &open)
+			t.Errorf("files that pebble has not closed, or that are counted as open:\n%s", &open)
 		}
 	})
 }
@@ -223,15 +223,15 @@ func same(t *testing.T, db *pebble.DB, want map[string]string) {
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if n++; want[string(it.Key())] != string(it.Value()) {
-			t.Fatalf("%s has another value", it.Key())
+			t.Fatalf("%s has a wrong value", it.Key())
 		}
 	}
 	if err := it.Error(); err != nil || n != len(want) {
-		t.Fatalf("%d of %d keys: %v", n, len(want), err)
+		t.Fatalf("got %d keys, want %d: %v", n, len(want), err)
 	}
 }
 
-// quiet drops what pebble logs.
+// quiet drops pebble's log.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
@@ -248,7 +248,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	options := &pebble.Options{FS: pebblevfs.New(nil), Logger: quiet{}}
-	options.WithFSDefaults() // watches for slow disks, too
+	options.WithFSDefaults() // this also reports slow disks
 	db, err := pebble.Open(dir, options)
 	if err != nil {
 		fmt.Println(err)

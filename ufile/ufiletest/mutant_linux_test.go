@@ -15,11 +15,10 @@ import (
 	"testing"
 )
 
-// envMutant names the implementation with a fault that a child process tests.
+// envMutant names the faulty implementation that a child process tests.
 const envMutant = "RINGSIDE_TEST_MUTANT"
 
-// mutants are implementations with one fault each, and the test that must see
-// it.
+// mutants are implementations with one fault each, and the test that must fail.
 var mutants = map[string]struct {
 	caught string
 	wrap   func(f *os.File) File
@@ -48,7 +47,7 @@ var mutants = map[string]struct {
 func TestMutant(t *testing.T) {
 	m, ok := mutants[os.Getenv(envMutant)]
 	if !ok {
-		return // not a child
+		return // this is no child
 	}
 	Run(t, func(name string, flag int, perm fs.FileMode) (File, error) {
 		f, err := os.OpenFile(name, flag, perm)
@@ -59,13 +58,13 @@ func TestMutant(t *testing.T) {
 	})
 }
 
-// TestEveryFaultIsSeen runs mutants in child processes, which must fail.
+// TestEveryFaultIsSeen runs the mutants in child processes, which must fail.
 func TestEveryFaultIsSeen(t *testing.T) {
 	if os.Getenv(envMutant) != "" {
 		return
 	}
 	if testing.Short() {
-		t.Skip("faults seeded to prove the suite, not the kernel: without -short")
+		t.Skip("checks the suite, not an implementation: not with -short")
 	}
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +78,7 @@ func TestEveryFaultIsSeen(t *testing.T) {
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught) {
-				t.Errorf("%s does not see it: %v\n%s", m.caught, err, out)
+				t.Errorf("%s did not fail: %v\n%s", m.caught, err, out)
 			}
 		})
 	}
@@ -131,7 +130,7 @@ func (m *closesTwice) Close() error {
 	return nil
 }
 
-// unlocked calls the kernel with a number that may have been closed.
+// unlocked calls the kernel with a descriptor that may have been closed.
 type unlocked struct {
 	*os.File
 	fd int
@@ -153,7 +152,7 @@ func (m *unlocked) WriteAt(p []byte, off int64) (int, error) {
 	return max(n, 0), err
 }
 
-// moving reads at an offset by going there.
+// moving reads at an offset by seeking.
 type moving struct {
 	*os.File
 	mu sync.Mutex
@@ -168,7 +167,7 @@ func (m *moving) ReadAt(p []byte, off int64) (int, error) {
 	return io.ReadFull(m.File, p)
 }
 
-// caching reads a file once.
+// caching reads a file only once.
 type caching struct {
 	*os.File
 	once sync.Once
@@ -229,7 +228,7 @@ func (m *noTimeout) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bouncing reads what O_DIRECT would refuse.
+// bouncing does reads that O_DIRECT would refuse.
 type bouncing struct{ *os.File }
 
 func (m *bouncing) ReadAt(p []byte, off int64) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOS has package os pass the suite, so that the suite asks for nothing else.
+// TestOS checks that package os passes the suite, so that the suite demands nothing else.
 func TestOS(t *testing.T) {
 	notShort(t)
 	Run(t, OS)
@@ -18,11 +18,11 @@ func TestOSRoot(t *testing.T) {
 	RunRootPart(t, OSRoot, 0, 8)
 }
 
-// notShort leaves out what judges the suite and not ringside.
+// notShort skips tests that check the suite rather than ringside.
 func notShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("what package os answers: without -short")
+		t.Skip("checks package os: not with -short")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// rootMutants are Roots with one fault each, and the test that must see it.
+// rootMutants are Roots with one fault each, and the test that must fail.
 var rootMutants = map[string]struct {
 	caught string
 	wrap   func(r osRoot) Root
@@ -33,7 +33,7 @@ var rootMutants = map[string]struct {
 func TestRootMutant(t *testing.T) {
 	m, ok := rootMutants[os.Getenv(envMutant)]
 	if !ok {
-		return // not a child
+		return // this is no child
 	}
 	RunRoot(t, func(dir string) (Root, error) {
 		r, err := os.OpenRoot(dir)
@@ -44,13 +44,13 @@ func TestRootMutant(t *testing.T) {
 	})
 }
 
-// TestEveryRootFaultIsSeen runs mutants in child processes, which must fail.
+// TestEveryRootFaultIsSeen runs the mutants in child processes, which must fail.
 func TestEveryRootFaultIsSeen(t *testing.T) {
 	if os.Getenv(envMutant) != "" {
 		return
 	}
 	if testing.Short() {
-		t.Skip("faults seeded to prove the suite, not the kernel: without -short")
+		t.Skip("checks the suite, not an implementation: not with -short")
 	}
 	for name, m := range rootMutants {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestEveryRootFaultIsSeen(t *testing.T) {
 			cmd.Env = append(os.Environ(), envMutant+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestRootMutant/"+m.caught) {
-				t.Errorf("%s does not see it: %v\n%s", m.caught, err, out)
+				t.Errorf("%s did not fail: %v\n%s", m.caught, err, out)
 			}
 		})
 	}
@@ -95,8 +95,7 @@ func (m *bareRemove) Remove(name string) error {
 	return err
 }
 
-// replacing renames as the kernel does, which puts a directory in the place of
-// an empty one.
+// replacing renames as the kernel does, which replaces an empty directory by another.
 type replacing struct{ osRoot }
 
 func (m *replacing) Rename(from, to string) error {
