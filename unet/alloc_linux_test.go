@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestEchoAllocatesNothing counts what both ends of a connection allocate for
-// an exchange, with a deadline that moves.
+// TestEchoAllocatesNothing counts the allocations at both ends of a connection for one
+// exchange, with a deadline that moves.
 func TestEchoAllocatesNothing(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -66,11 +66,11 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// TestAcceptAllocatesNoMoreThanNet counts what a connection costs from Accept to
+// TestAcceptAllocatesNoMoreThanNet counts the allocations of a connection from Accept to
 // Close.
 func TestAcceptAllocatesNoMoreThanNet(t *testing.T) {
 	trace := sys.FDTrace
-	sys.FDTrace = nil // it allocates for each descriptor of ours
+	sys.FDTrace = nil // it allocates for each of our descriptors
 	defer func() { sys.FDTrace = trace }()
 	var std float64
 	eachMode(t, func(t *testing.T, s *unet.System) {

@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestErrorsAreThoseOfNet makes the same calls on every implementation and
-// compares what they say with what package net says.
+// TestErrorsAreThoseOfNet makes the same calls on every implementation and compares the
+// results with those of package net.
 func TestErrorsAreThoseOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestErrorsAreThoseOfNet(t *testing.T) {
 				}
 				for i := range want {
 					if got[i] != want[i] {
-						t.Errorf("%v: answer %d is\n\t%s\nand package net's\n\t%s", mode, i, got[i], want[i])
+						t.Errorf("%v: result %d is\n\t%s\nand that of package net is\n\t%s", mode, i, got[i], want[i])
 					}
 				}
 			}
@@ -89,7 +89,7 @@ func errorsOf(t *testing.T, s *unet.System, network string) []string {
 	note(0, raw.Read(func(uintptr) bool { return true }))
 	note(0, raw.Write(func(uintptr) bool { return true }))
 
-	c, d := pair(t, s, network) // the peer discards what it did not read
+	c, d := pair(t, s, network) // the peer discards unread data
 	_, _ = d.Write(p)
 	if tcp, ok := c.(tcpMethods); ok {
 		note(0, tcp.SetLinger(0))
@@ -138,13 +138,13 @@ func TestCloseEndsPendingCalls(t *testing.T) {
 				}
 			}
 		})
-		time.Sleep(10 * time.Millisecond) // so that they wait, most of the time
+		time.Sleep(10 * time.Millisecond) // so that the calls wait, most of the time
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for _, ch := range []<-chan error{read, write} {
 			if err := soon(t, "a pending call", ch); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("a pending call answered %v", err)
+				t.Errorf("a pending call returned %v", err)
 			}
 		}
 	})
@@ -162,21 +162,21 @@ func TestDeadlineMovesWhileCallsWait(t *testing.T) {
 			t.Fatalf("read past its deadline: %v", err)
 		}
 		if _, err := a.Read(make([]byte, 8)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("the deadline did not last: %v", err)
+			t.Fatalf("the deadline did not stay: %v", err)
 		}
 
-		// Further away, then gone: the read goes on.
+		// The deadline is extended, then removed: the read continues.
 		begin := time.Now()
 		_ = a.SetReadDeadline(begin.Add(30 * time.Millisecond))
 		read = start(func() error { _, err := a.Read(make([]byte, 8)); return err })
 		_ = a.SetReadDeadline(time.Time{})
-		late := time.Since(begin) >= 30*time.Millisecond // on a slow machine
+		late := time.Since(begin) >= 30*time.Millisecond // for slow machines
 		time.Sleep(60 * time.Millisecond)
 		if _, err := b.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		if err := soon(t, "a read without a deadline", read); err != nil && !late {
-			t.Fatalf("read whose deadline was taken back: %v", err)
+			t.Fatalf("read whose deadline was removed: %v", err)
 		}
 	})
 }
@@ -205,8 +205,8 @@ func TestWriteDeadline(t *testing.T) {
 	})
 }
 
-// TestShortReadBeforeTheEnd sends data and the end together: the end must not
-// be lost behind a read that took all the data.
+// TestShortReadBeforeTheEnd sends data and the end together: a read that takes all the data
+// must not hide the end.
 func TestShortReadBeforeTheEnd(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, b net.Conn) {
 		done := start(func() error {
@@ -267,7 +267,7 @@ func TestWritesDoNotMix(t *testing.T) {
 			}
 			for j := range p {
 				if p[j] != p[0] {
-					t.Fatalf("byte %d is of another write", j)
+					t.Fatalf("byte %d belongs to another write", j)
 				}
 			}
 		}

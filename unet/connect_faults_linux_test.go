@@ -14,9 +14,9 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestConnectsLeaveNothing connects and closes, in good order and by resets, and
-// counts descriptors, places in the tables and memory afterwards.
-// RINGSIDE_CONNECTS says how often, for example 100000.
+// TestConnectsLeaveNothing connects and closes, orderly and by resets, and counts
+// descriptors, slots in the tables and memory afterwards. RINGSIDE_CONNECTS sets the number
+// of connections, for example 100000.
 func TestConnectsLeaveNothing(t *testing.T) {
 	total := 4000
 	if testing.Short() {
@@ -45,10 +45,11 @@ func TestConnectsLeaveNothing(t *testing.T) {
 			connects(t, s, l.Addr().String(), total)
 			after := held(t, s, 1)
 			t.Logf("%d connections; before %+v, after %+v", total, before, after)
-			// Some are being closed, and some pipes are kept for the next splice.
+			// Some connections are being closed, and some pipes are kept for the next
+			// splice.
 			const few = 4 * connectors
 			if after.fds > before.fds+few || after.places > before.places+few || after.bytes > before.bytes+2<<20 {
-				t.Errorf("after %d connections there is %+v, before it was %+v", total, after, before)
+				t.Errorf("after %d connections the process holds %+v, before %+v", total, after, before)
 			}
 			_ = l.Close()
 			servers.Wait()
@@ -96,7 +97,7 @@ func connects(t *testing.T, s *System, address string, total int) {
 				if err != nil {
 					t.Error(err)
 				}
-				_ = c.(*TCPConn).SetLinger(0) // or the ports run out
+				_ = c.(*TCPConn).SetLinger(0) // otherwise the ports run out
 				_ = c.Close()
 			}
 		})
@@ -104,14 +105,14 @@ func connects(t *testing.T, s *System, address string, total int) {
 	all.Wait()
 }
 
-// holding is what a process holds.
+// holding counts what a process holds.
 type holding struct {
 	fds    int
-	places int // in the tables, free or not
+	places int // slots of the tables, free or not
 	bytes  uint64
 }
 
-// held waits until only some sockets are left, and counts.
+// held waits until few sockets are left, and counts.
 func held(t *testing.T, s *System, sockets int) (h holding) {
 	t.Helper()
 	for end := time.Now().Add(ringtest.Patience); ; runtime.Gosched() {
@@ -137,7 +138,7 @@ func held(t *testing.T, s *System, sockets int) (h holding) {
 	h.fds = len(entries)
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the pools held
+	runtime.GC() // memory that the pools held
 	runtime.ReadMemStats(&m)
 	h.bytes = m.HeapAlloc
 	return h

@@ -20,10 +20,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// randomBytes returns n bytes that do not repeat.
+// randomBytes returns n random bytes.
 func randomBytes(n int) []byte {
 	p := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(p) // it always succeeds
+	_, _ = rand.NewChaCha8([32]byte{}).Read(p) // never returns an error
 	return p
 }
 
@@ -64,7 +64,7 @@ func TestReadFromFile(t *testing.T) {
 		}
 		_ = a.Close()
 		if soon(t, "the file", got) != sha256.Sum256(data) {
-			t.Error("other bytes arrived than the file has")
+			t.Error("the received bytes differ from the file")
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestCopyBetweenConnections(t *testing.T) {
 					relay := start(func() error {
 						n, err := io.Copy(out, in)
 						if n != int64(len(data)) {
-							err = errors.Join(err, errors.New("the number of bytes is wrong"))
+							err = errors.Join(err, errors.New("WriteTo or ReadFrom returned a wrong number of bytes"))
 						}
 						return errors.Join(err, out.Close())
 					})
@@ -93,7 +93,7 @@ func TestCopyBetweenConnections(t *testing.T) {
 						t.Fatal(err)
 					}
 					if soon(t, "what was relayed", got) != sha256.Sum256(data) {
-						t.Error("other bytes arrived than were sent")
+						t.Error("the received bytes differ from those sent")
 					}
 				})
 			})
@@ -123,7 +123,7 @@ func TestReadFromAnythingElse(t *testing.T) {
 		}
 		_ = a.Close()
 		if soon(t, "the copies", got) != sha256.Sum256(data) {
-			t.Error("other bytes arrived than were sent")
+			t.Error("the received bytes differ from those sent")
 		}
 	})
 }
@@ -171,18 +171,17 @@ func TestWritev(t *testing.T) {
 				}
 				_ = a.Close()
 				if soon(t, "the buffers", got) != sha256.Sum256(data) {
-					t.Error("other bytes arrived than were sent")
+					t.Error("the received bytes differ from those sent")
 				}
 			})
 		}
 	}
 }
 
-// TestCopiesHoldOneSocketAtATime copies between two sockets of which one peer is
-// silent or does not read, and meanwhile closes, or sets a deadline on, either of
-// them or the file that is sent. Nothing may wait for the silent peer. The proxy
-// that most programs have closes the destination of one copy while its source is
-// silent.
+// TestCopiesHoldOneSocketAtATime copies between two sockets, one of whose peers is silent
+// or does not read. Meanwhile it closes either socket or the file that is sent, or sets a
+// deadline on it. No such call may wait for the silent peer. Most proxies close the
+// destination of one copy while its source is silent.
 func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 	type ends struct{ to, from, toPeer, fromPeer net.Conn }
 	copies := map[string]func(e ends) error{
@@ -195,8 +194,8 @@ func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 		"io.Copy": func(e ends) error { _, err := io.Copy(e.to, e.from); return err },
 	}
 	past := time.Unix(1, 0)
-	// Each of them ends at once. Those that concern the end that the copy waits
-	// for end the copy, too.
+	// Each of these calls returns at once. A call on the socket for which the copy waits
+	// also ends the copy.
 	calls := map[string]struct {
 		call  func(e ends) error
 		about string
@@ -211,12 +210,12 @@ func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 	for _, networks := range [][2]string{{"tcp", "tcp"}, {"tcp", "unix"}, {"unix", "tcp"}} {
 		for name, copy := range copies {
 			if name == "WriteTo" && networks[1] == "unix" || strings.HasPrefix(name, "ReadFrom") && networks[0] == "unix" {
-				continue // net.UnixConn has neither
+				continue // net.UnixConn has neither method
 			}
 			for what, c := range calls {
 				for _, waits := range []string{"from", "to"} {
 					if c.about == "read" && waits == "to" {
-						continue // a write waits where the peer does not read
+						continue // a write waits if the peer does not read
 					}
 					t.Run(fmt.Sprintf("%s to %s/%s/%s/waits for %s", networks[1], networks[0], name, what, waits), func(t *testing.T) {
 						eachMode(t, func(t *testing.T, s *unet.System) {
@@ -235,7 +234,7 @@ func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 							if c.about == waits {
 								err := soon(t, "the copy", copied)
 								if !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
-									t.Errorf("the copy answered %v", err)
+									t.Errorf("the copy returned %v", err)
 								}
 							}
 							for _, conn := range []net.Conn{e.to, e.from} {
@@ -249,7 +248,7 @@ func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 	}
 }
 
-// shrink makes a connection hold little that was not read.
+// shrink makes a connection buffer few unread bytes.
 func shrink(t *testing.T, c, peer net.Conn) {
 	t.Helper()
 	type buffers interface {
@@ -261,7 +260,7 @@ func shrink(t *testing.T, c, peer net.Conn) {
 	}
 }
 
-// waitForCopy lets a copy come to its wait, most of the time.
+// waitForCopy gives a copy time to start its wait, most of the time.
 func waitForCopy(t *testing.T, peer net.Conn, waits string) {
 	t.Helper()
 	if waits == "to" { // the copy has begun
@@ -272,8 +271,8 @@ func waitForCopy(t *testing.T, peer net.Conn, waits string) {
 	time.Sleep(2 * time.Millisecond)
 }
 
-// TestSentFileCanBeClosed closes a file that is being sent to a peer that does not
-// read, and a pipe that another goroutine reads while it is copied.
+// TestSentFileCanBeClosed closes a file while it is sent to a peer that does not read, and
+// a pipe that another goroutine reads while it is copied.
 func TestSentFileCanBeClosed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(name, make([]byte, 16<<20), 0o600); err != nil {
@@ -300,9 +299,9 @@ func TestSentFileCanBeClosed(t *testing.T) {
 	})
 }
 
-// TestCloseBesideAPipe closes the destination of a copy from a pipe that another
-// goroutine reads, too: the copy waits for its turn to read.
-func TestCloseBesideAPipe(t *testing.T) {
+// TestCloseWhileACopyWaitsForAPipe closes the destination of a copy from a pipe that another goroutine
+// also reads: the copy waits until it may read.
+func TestCloseWhileACopyWaitsForAPipe(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, _ := pair(t, s, "tcp")
 		r, w, err := os.Pipe()
@@ -323,8 +322,8 @@ func TestCloseBesideAPipe(t *testing.T) {
 	})
 }
 
-// TestCopyOfSmallAndLargePieces copies pieces whose sizes have the copy change between
-// its buffer and a pipe, each when the one before has arrived, and ends at a limit.
+// TestCopyOfSmallAndLargePieces copies pieces whose sizes make the copy switch between its
+// buffer and a pipe, each after the piece before has arrived, and ends at a limit.
 func TestCopyOfSmallAndLargePieces(t *testing.T) {
 	sizes := []int{1, 4095, 4096, 4097, 1, 300_000, 10, 8192, 5, 4096}
 	total := 0
@@ -334,7 +333,7 @@ func TestCopyOfSmallAndLargePieces(t *testing.T) {
 	data := randomBytes(total)
 	for _, network := range []string{"tcp", "unix"} {
 		eachMode(t, func(t *testing.T, s *unet.System) {
-			for _, limit := range []int{0, total - 4096, total} { // 0 is none
+			for _, limit := range []int{0, total - 4096, total} { // 0 means no limit
 				from, source := pair(t, s, "tcp")
 				to, sink := pair(t, s, network)
 				var r io.Reader = source
@@ -354,7 +353,7 @@ func TestCopyOfSmallAndLargePieces(t *testing.T) {
 					_ = sink.SetReadDeadline(time.Now().Add(patience))
 					got := make([]byte, min(size, left))
 					if _, err := io.ReadFull(sink, got); err != nil || !bytes.Equal(got, rest[:len(got)]) {
-						t.Fatalf("%s, limit %d: a piece of %d bytes: %v, or other bytes", network, limit, size, err)
+						t.Fatalf("%s, limit %d: a piece of %d bytes: %v, or wrong data", network, limit, size, err)
 					}
 					rest, left = rest[size:], left-len(got)
 				}
@@ -371,7 +370,7 @@ func TestCopyOfSmallAndLargePieces(t *testing.T) {
 }
 
 // TestWaitingCopyHoldsNoPipe counts the pipes while copies wait, after much data and a
-// little: they have used the same one.
+// little: all of them have used the same pipe.
 func TestWaitingCopyHoldsNoPipe(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	before := pipes(t)
@@ -379,7 +378,7 @@ func TestWaitingCopyHoldsNoPipe(t *testing.T) {
 		from, source := pair(t, s, "tcp")
 		to, sink := pair(t, s, "tcp")
 		done := start(func() error { _, err := io.Copy(to, source); return err })
-		for _, n := range []int{100_000, 1, 1} { // the second is what ends the use of the pipe
+		for _, n := range []int{100_000, 1, 1} { // the second exchange ends the use of the pipe
 			if _, err := from.Write(make([]byte, n)); err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// packetNetworks are the kinds of sockets for datagrams.
+// packetNetworks are the kinds of datagram sockets.
 var packetNetworks = []string{"udp4", "udp6", "udp", "unixgram"}
 
 func listenPacket(t *testing.T, s *unet.System, network string) net.PacketConn {
@@ -42,7 +42,7 @@ func eachPacketConn(t *testing.T, f func(t *testing.T, s *unet.System, network s
 	}
 }
 
-// target is how to reach a socket that listens on all addresses.
+// target returns the address for a socket that listens on all addresses.
 func target(c net.PacketConn) net.Addr {
 	if a, ok := c.LocalAddr().(*net.UDPAddr); ok && a.IP.IsUnspecified() {
 		return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: a.Port}
@@ -100,7 +100,7 @@ func TestPacketErrorsAreThoseOfNet(t *testing.T) {
 				}
 				for i := range want {
 					if got[i] != want[i] {
-						t.Errorf("%v: answer %d is\n\t%s\nand package net's\n\t%s", mode, i, got[i], want[i])
+						t.Errorf("%v: result %d is\n\t%s\nand that of package net is\n\t%s", mode, i, got[i], want[i])
 					}
 				}
 			}
@@ -192,8 +192,8 @@ func TestPacketBatches(t *testing.T) {
 	})
 }
 
-// TestZonesAreLookedUpOnce sends to and receives from an address with a zone. A
-// look-up walks through all interfaces, in dozens of allocations.
+// TestZonesAreLookedUpOnce sends to and receives from an address with a zone. A look-up
+// visits all interfaces and makes dozens of allocations.
 func TestZonesAreLookedUpOnce(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestZonesAreLookedUpOnce(t *testing.T) {
 }
 
 // TestDatagramsNeedNoDriver exchanges datagrams, one by one and in batches: no driver is
-// started, and the socket is package net's.
+// started, and the socket is that of package net.
 func TestDatagramsNeedNoDriver(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		for _, network := range packetNetworks {
@@ -235,7 +235,7 @@ func TestDatagramsNeedNoDriver(t *testing.T) {
 					}
 				}
 				if stats := s.Stats(); stats != (unet.Stats{}) {
-					t.Errorf("a driver is at work: %+v", stats)
+					t.Errorf("a driver was started: %+v", stats)
 				}
 				switch c := c.(type) {
 				case *unet.UDPConn:
@@ -250,7 +250,7 @@ func TestDatagramsNeedNoDriver(t *testing.T) {
 	}
 }
 
-// TestBatchesAllocateNothing counts what a batch of one datagram allocates.
+// TestBatchesAllocateNothing counts the allocations of a batch of one datagram.
 func TestBatchesAllocateNothing(t *testing.T) {
 	if sys.Faulty {
 		t.Skip("needs a build without the race detector, in which sync.Pool drops objects")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestFieldsReachNet sets each field that package net has, and looks for it in the
-// net.Dialer and the net.ListenConfig that do the work.
+// TestFieldsReachNet sets each field that package net has, and checks that it reaches the
+// net.Dialer or the net.ListenConfig that is used.
 func TestFieldsReachNet(t *testing.T) {
 	reach(t, &Dialer{}, (*Dialer).std)
 	reach(t, &ListenConfig{}, (*ListenConfig).std)
@@ -34,7 +34,7 @@ func reach[O, N any](t *testing.T, ours *O, std func(*O) *N) {
 	}
 }
 
-// some returns a value of a type that is not its zero value.
+// some returns a nonzero value of a type.
 func some(t *testing.T, of reflect.Type) reflect.Value {
 	for _, v := range []any{
 		time.Second, time.Unix(1, 0), true, &net.Resolver{}, make(<-chan struct{}), net.KeepAliveConfig{Enable: true},

@@ -21,7 +21,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestLiteralsOfNet writes what a program writes that changes net to unet.
+// TestLiteralsOfNet compiles the code of a program that changes net to unet.
 func TestLiteralsOfNet(t *testing.T) {
 	d := unet.Dialer{Timeout: time.Second, KeepAlive: -1}
 	lc := unet.ListenConfig{KeepAlive: -1}
@@ -37,8 +37,8 @@ func TestLiteralsOfNet(t *testing.T) {
 	_ = c.Close()
 }
 
-// TestFieldsOfNet finds fields of package net's configurations that unet's lack, and
-// fields that are not passed on. It calls every method that they have.
+// TestFieldsOfNet finds fields of package net's configurations that those of unet lack, and
+// fields that are not passed on. It calls every method of the configurations.
 func TestFieldsOfNet(t *testing.T) {
 	for _, pair := range [][2]any{
 		{net.Dialer{}, unet.Dialer{}},
@@ -71,24 +71,24 @@ func TestMultipathTCPIsChosen(t *testing.T) {
 	var theirs net.Dialer
 	var d unet.Dialer
 	if d.MultipathTCP() != theirs.MultipathTCP() {
-		t.Error("the default is not package net's")
+		t.Error("the default of dialing is not that of package net")
 	}
 	var theirListen net.ListenConfig
 	var lc unet.ListenConfig
 	if lc.MultipathTCP() != theirListen.MultipathTCP() {
-		t.Error("the default of listening is not package net's")
+		t.Error("the default of listening is not that of package net")
 	}
 	for _, use := range []bool{true, false} {
 		d.SetMultipathTCP(use)
 		lc.SetMultipathTCP(use)
 		if d.MultipathTCP() != use || lc.MultipathTCP() != use {
-			t.Errorf("chose %v, have %v and %v", use, d.MultipathTCP(), lc.MultipathTCP())
+			t.Errorf("multipath TCP %v was requested, got %v and %v", use, d.MultipathTCP(), lc.MultipathTCP())
 		}
 	}
 }
 
-// TestControlIsCalled calls Control and ControlContext as package net chooses, also
-// where the package sets an option of its own.
+// TestControlIsCalled checks that Control and ControlContext are called as in package net,
+// also where unet sets its own socket option.
 func TestControlIsCalled(t *testing.T) {
 	l, err := unet.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,7 +129,7 @@ func dialAndClose(t *testing.T, d *unet.Dialer, l net.Listener) {
 	_ = c.Close()
 }
 
-// talks sends a message each way between two connections.
+// talks sends a message in each direction between two connections.
 func talks(t *testing.T, a, b net.Conn) {
 	t.Helper()
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
@@ -273,7 +273,7 @@ func answersTo(t *testing.T, out net.Conn, in net.PacketConn) {
 	}
 }
 
-// TestConcreteTypesFailAsNet compares errors with package net's.
+// TestConcreteTypesFailAsNet compares errors with those of package net.
 func TestConcreteTypesFailAsNet(t *testing.T) {
 	far := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	for name, pair := range map[string][2]func() (any, error){
@@ -303,10 +303,11 @@ func TestConcreteTypesFailAsNet(t *testing.T) {
 	}
 }
 
-// TestConcreteTypesOfNet asks a system that uses package net for what it cannot return.
+// TestConcreteTypesOfNet asks a System that uses package net for types that it cannot
+// return.
 func TestConcreteTypesOfNet(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("needs Linux, where the types are not package net's")
+		t.Skip("needs Linux, where the types differ from those of package net")
 	}
 	s := newSystem(t, unet.ModeNet)
 	l := listen(t, s, "tcp")
@@ -317,7 +318,7 @@ func TestConcreteTypesOfNet(t *testing.T) {
 	}
 }
 
-// TestFiles makes connections, listeners and sockets for datagrams of files.
+// TestFiles makes connections, listeners and datagram sockets from files.
 func TestFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs files of sockets, which Windows lacks")
@@ -363,7 +364,7 @@ func TestFiles(t *testing.T) {
 			_ = again.Close()
 			if network == "unix" {
 				if _, err := os.Stat(again.Addr().String()); err != nil {
-					t.Errorf("the listener of a file removed the socket's file: %v", err)
+					t.Errorf("closing a listener that was made from a file removed the socket's file: %v", err)
 				}
 			}
 		}
@@ -431,11 +432,11 @@ func TestListenMulticastUDP(t *testing.T) {
 	receives(t, out, ours)
 }
 
-// heirEnv makes TestInherited the process that inherits; its value is how.
+// heirEnv makes TestInherited the process that inherits; its value is the way of passing.
 const heirEnv = "RINGSIDE_HEIR"
 
-// TestInherited passes a listener and a socket for datagrams to a new process, as a
-// program that restarts itself does and as systemd does.
+// TestInherited passes a listener and a datagram socket to a new process, as a program that
+// restarts itself does and as systemd does.
 func TestInherited(t *testing.T) {
 	if os.Getenv(heirEnv) != "" {
 		inherit(t)
@@ -478,7 +479,7 @@ func passTo(t *testing.T, how string) {
 		if err := unet.PassOn(cmd, files...); err != nil {
 			t.Fatal(err)
 		}
-	default: // the shell has its number in $$, and exec keeps it
+	default: // the shell replaces $$ by its process id, which exec keeps
 		pid, names := "$$", "web:datagrams"
 		if how == "another process" {
 			pid = "1"
@@ -515,7 +516,7 @@ func passTo(t *testing.T, how string) {
 	}
 }
 
-// inherit is the process that passTo starts.
+// inherit runs in the process that passTo starts.
 func inherit(t *testing.T) {
 	how := os.Getenv(heirEnv)
 	files, err := unet.Inherited()
@@ -541,7 +542,7 @@ func inherit(t *testing.T) {
 	if again, err := unet.Inherited(); len(again) != 0 || err != nil {
 		t.Errorf("a second call: %v, %v", again, err)
 	}
-	// A program that the process starts has none of the descriptors.
+	// A program that the process starts inherits none of the descriptors.
 	if out, err := exec.Command("/bin/sh", "-c", "ls -l /proc/self/fd").CombinedOutput(); err != nil || bytes.Contains(out, []byte("socket:")) {
 		t.Errorf("another program has sockets: %v\n%s", err, out)
 	}

@@ -15,26 +15,26 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestKeysOfClosedSocketsFindNothing reuses a place of the table.
+// TestKeysOfClosedSocketsFindNothing reuses a slot of the table.
 func TestKeysOfClosedSocketsFindNothing(t *testing.T) {
 	var tab table
 	a, b := new(sock), new(sock)
 	old := tab.add(a)
 	if tab.find(old) != a {
-		t.Fatal("a socket is not found")
+		t.Fatal("the key of an open socket finds nothing")
 	}
 	tab.remove(old)
 	key := tab.add(b)
 	if uint32(key) != uint32(old) {
-		t.Fatal("the place was not reused")
+		t.Fatal("the slot was not reused")
 	}
 	if tab.find(old) != nil || tab.find(key) != b || tab.find(1<<40|77) != nil {
-		t.Error("a key finds another's socket")
+		t.Error("the key of a closed socket finds another socket")
 	}
 }
 
-// TestRingThatFails gives a loop a ring that refuses to work: the receives of
-// the batch are made all the same.
+// TestRingThatFails gives a loop a ring that fails: the receives of the batch are made by
+// system calls.
 func TestRingThatFails(t *testing.T) {
 	ringtest.NeedRing(t)
 	ring, err := uring.Open(uring.Options{Entries: maxBatch, Disabled: true})
@@ -51,7 +51,7 @@ func TestRingThatFails(t *testing.T) {
 	var waiting []chan string
 	for range 2 {
 		c, peer := connect(t, s)
-		// Stop the driver's hand by taking the receive before it can.
+		// Take the receive before the driver can.
 		c.mu.Lock()
 		c.rd.wake = make(chan struct{}, 1)
 		buf := make([]byte, 8)
@@ -68,7 +68,7 @@ func TestRingThatFails(t *testing.T) {
 		}()
 		waiting = append(waiting, ch)
 	}
-	time.Sleep(10 * time.Millisecond) // the loopback delivers
+	time.Sleep(10 * time.Millisecond) // the loopback interface delivers
 	l.receive()
 	for _, ch := range waiting {
 		if got := <-ch; got != "arrived" {
@@ -107,7 +107,7 @@ func TestConnectionsAreSmall(t *testing.T) {
 	}
 }
 
-// TestSpinnerGivesUp records spins without events and then one with an event.
+// TestSpinnerGivesUp records spins without events, followed by one with an event.
 func TestSpinnerGivesUp(t *testing.T) {
 	s := spinner{limit: time.Microsecond}
 	s.found(1, 7)
@@ -119,14 +119,14 @@ func TestSpinnerGivesUp(t *testing.T) {
 		}
 	}
 	if spins < 5 || spins > 30 {
-		t.Errorf("spun %d of 1000 times in vain", spins)
+		t.Errorf("spun %d of 1000 times without an event", spins)
 	}
 	s.found(fewEvents+1, 7)
 	if s.skip = 0; s.worthwhile() {
-		t.Error("spins although there is work to do")
+		t.Error("spins although there is other work")
 	}
 	if s.found(1, 7); !s.worthwhile() {
-		t.Error("does not spin although it pays")
+		t.Error("does not spin although spinning finds events")
 	}
 	for range aloneAfter {
 		s.found(1, 7)
@@ -139,7 +139,8 @@ func TestSpinnerGivesUp(t *testing.T) {
 	}
 }
 
-// soloPair returns a connection of s, accepted by a listener of it, whose peer is of package net.
+// soloPair returns a connection that a listener of s accepted. Its peer belongs to package
+// net.
 func soloPair(t *testing.T, s *System, l net.Listener) (c, peer net.Conn) {
 	t.Helper()
 	peer, err := net.Dial(l.Addr().Network(), l.Addr().String())
@@ -156,7 +157,7 @@ func soloPair(t *testing.T, s *System, l net.Listener) (c, peer net.Conn) {
 // exchange sends a byte from peer to c and one back.
 func exchange(t *testing.T, c, peer net.Conn) {
 	t.Helper()
-	p, room := make([]byte, 1), make([]byte, 8) // a full buffer would be read again without waiting
+	p, room := make([]byte, 1), make([]byte, 8) // a Read into a full buffer is followed by another without waiting
 	if _, err := peer.Write(p); err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +186,9 @@ func isAlone(c net.Conn) bool {
 	return s.alone != nil && !s.alone.recalled
 }
 
-// TestSingleConnectionWaitsAlone exchanges messages on one connection: it does not
-// need the driver. When another is as active, both return to the driver. A third that is
-// less active does not disturb one that waits alone.
+// TestSingleConnectionWaitsAlone exchanges messages on one connection, which does not need
+// the driver. When another connection is as active, both return to the driver. A third
+// connection that is less active has no effect on one that waits alone.
 func TestSingleConnectionWaitsAlone(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 			}
 			t.Cleanup(func() { l.Close() })
 			c, peer := soloPair(t, s, l)
-			// An exchange whose message is there before the Read needs no pass.
+			// An exchange whose message arrives before the Read needs no pass.
 			for end := time.Now().Add(time.Minute); !isAlone(c); exchange(t, c, peer) {
 				if time.Now().After(end) {
 					t.Fatal("the only active connection does not wait alone")
@@ -215,7 +216,7 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 			for range 200 {
 				exchange(t, c, peer)
 			}
-			if passes := s.Stats().Passes - before; passes > 2 { // of events from before
+			if passes := s.Stats().Passes - before; passes > 2 { // passes of earlier events
 				t.Errorf("the driver made %d passes for a connection that waits alone", passes)
 			}
 
@@ -227,21 +228,22 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 					t.Fatal("one of two active connections waits alone")
 				}
 			}
-			for range 100 { // both work
+			for range 100 { // exchanges succeed on both
 				exchange(t, d, peerOfD)
 				exchange(t, c, peer)
 			}
 			for end := time.Now().Add(time.Minute); !isAlone(d); exchange(t, d, peerOfD) {
 				if time.Now().After(end) {
-					t.Fatal("the connection that is left does not wait alone")
+					t.Fatal("the remaining connection does not wait alone")
 				}
 			}
 		})
 	}
 }
 
-// TestAloneWaitsEnd has calls of a connection that waits alone end by a deadline, by Close, by the
-// end of the stream, and by other connections' activity, in both directions at once.
+// TestAloneWaitsEnd ends the calls of a connection that waits alone: by a deadline, by
+// Close, by the end of the stream, and by the activity of other connections, in both
+// directions at once.
 func TestAloneWaitsEnd(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
 	if err != nil {
@@ -288,13 +290,13 @@ func TestAloneWaitsEnd(t *testing.T) {
 	}
 	reads = errs(c.Read, make([]byte, 8))
 	parkedIn(&c.rd, parkedAlone)
-	parkedIn(&c.wr, parkedAlone) // the deadline of reading does not end it
+	parkedIn(&c.wr, parkedAlone) // the read deadline does not end it
 
 	c.mu.Lock()
 	c.alone.waits = 0
 	c.mu.Unlock()
 	if !c.recall() {
-		t.Fatal("not recalled")
+		t.Fatal("the connection still waits alone")
 	}
 	parkedIn(&c.rd, parked)
 	parkedIn(&c.wr, parked)
@@ -330,8 +332,8 @@ func TestAloneWaitsEnd(t *testing.T) {
 	}
 }
 
-// TestCallsHelpAStarvedDriver ends the driver and has two connections exchange
-// messages: each call that is about to wait does the driver's work.
+// TestCallsHelpAStarvedDriver stops the driver and lets two connections exchange messages:
+// each call that is about to wait does the driver's work.
 func TestCallsHelpAStarvedDriver(t *testing.T) {
 	for _, mode := range []Mode{ModePlain, ModeRing} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -379,13 +381,13 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("no call does the work of a driver that has no P")
+				t.Fatal("no call does the work of the driver")
 			}
 		})
 	}
 }
 
-// TestStarvedLoops gives the loop sequences of short and long yields.
+// TestStarvedLoops reports sequences of short and long yields to the loop.
 func TestStarvedLoops(t *testing.T) {
 	l := &loop{}
 	times := func(n int, d time.Duration, want bool) {
@@ -409,18 +411,19 @@ func TestStarvedLoops(t *testing.T) {
 	}
 }
 
-// TestDriverWaitsForManyReaders has a driver wait for woken readers that do not run.
+// TestDriverWaitsForManyReaders checks that a driver waits for readers that it woke and
+// that have not run.
 func TestDriverWaitsForManyReaders(t *testing.T) {
 	l := &loop{allRunning: make(chan struct{}, 1)}
 	l.starting.Store(1 + fewEvents)
-	l.waitForReaders() // few of them are not worth it
+	l.waitForReaders() // waiting for a few readers does not pay
 	for range fewEvents {
 		l.readerRuns()
 	}
 	l.starting.Add(fewEvents + 1)
 	done := make(chan struct{})
 	go func() { l.waitForReaders(); close(done) }()
-	for l.starting.Load() != fewEvents+1 { // the driver has stepped aside
+	for l.starting.Load() != fewEvents+1 { // the driver has yielded
 		time.Sleep(time.Millisecond)
 	}
 	for range fewEvents {
@@ -428,18 +431,18 @@ func TestDriverWaitsForManyReaders(t *testing.T) {
 	}
 	select {
 	case <-done:
-		t.Fatal("went on before all readers ran")
+		t.Fatal("the driver continued before all readers ran")
 	case <-time.After(10 * time.Millisecond):
 	}
 	l.readerRuns()
 	<-done
 	if n := l.starting.Load(); n != 1 {
-		t.Errorf("%d are counted afterwards", n)
+		t.Errorf("%d readers are counted afterwards, want 0", n)
 	}
 }
 
-// TestRestrictedRing tries what a restricted ring refuses; what it must not
-// refuse is in TestStress.
+// TestRestrictedRing tries operations that a restricted ring refuses; TestStress has the
+// operations that it must not refuse.
 func TestRestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	s, err := NewSystem(Options{Mode: ModeRing, Restrict: true})
@@ -455,13 +458,13 @@ func TestRestrictedRing(t *testing.T) {
 }
 
 // TestDriversOutliveTheLastSocket closes the last socket and opens another: the same
-// drivers serve it. Without another they stop.
+// drivers serve it. Without another socket they stop.
 func TestDriversOutliveTheLastSocket(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.linger = time.Hour // the test ends it
+	s.linger = time.Hour // the end of the test closes the last socket
 	loops := func() []*loop {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -481,9 +484,9 @@ func TestDriversOutliveTheLastSocket(t *testing.T) {
 	if len(loops()) == 0 {
 		t.Error("the drivers ended with the last socket")
 	}
-	s.stopIdle() // too early
+	s.stopIdle() // too early for their end
 	if len(loops()) == 0 {
-		t.Error("the drivers ended before their time")
+		t.Error("the drivers ended too early")
 	}
 	s.linger = time.Millisecond
 	for end := time.Now().Add(time.Minute); len(loops()) > 0; s.stopIdle() {

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// Writev takes the place of net.Buffers.WriteTo.
+// Writev replaces net.Buffers.WriteTo.
 func ExampleTCPConn_Writev() {
 	writeAll := func(c net.Conn, bufs net.Buffers) (int64, error) {
 		if v, ok := c.(interface {
@@ -19,7 +19,7 @@ func ExampleTCPConn_Writev() {
 		}); ok {
 			return v.Writev(&bufs)
 		}
-		return bufs.WriteTo(c) // package net's own
+		return bufs.WriteTo(c) // a connection of package net
 	}
 	l, err := unet.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,8 @@ func ExampleTCPConn_Writev() {
 	// Output: 9 <nil>
 }
 
-// A long message is sent as datagrams of one size, and received joined, each in one call.
+// A long message is sent as datagrams of one size in one call, and received as one in one
+// call.
 func ExampleUDPConn_SetGRO() {
 	in, err := unet.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -59,7 +60,7 @@ func ExampleUDPConn_SetGRO() {
 		if _, err := in.ReadBatch(packets); err != nil {
 			log.Fatal(err)
 		}
-		total += packets[0].N // datagrams of packets[0].Segment bytes, or one if that is 0
+		total += packets[0].N // datagrams of packets[0].Segment bytes, or a single one if that is 0
 	}
 	fmt.Println(total)
 	// Output: 10000

@@ -41,8 +41,7 @@ func Example() {
 	// <nil>
 }
 
-// A server and a client of net/http take the listener and the dialer as they
-// are.
+// A server and a client of net/http use the listener and the dialer unchanged.
 func Example_http() {
 	l, err := unet.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,8 +65,8 @@ func Example_http() {
 	// Output: served <nil>
 }
 
-// A batch of datagrams takes one system call. NewBatchConn makes the same program run
-// where there are none, with a call for each datagram.
+// A batch of datagrams takes one system call. NewBatchConn makes the same program work
+// without batches, with one call for each datagram.
 func ExampleBatchConn() {
 	pc, err := unet.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

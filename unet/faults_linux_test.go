@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestAcceptWithoutDescriptors takes away all descriptors: Accept says so each
-// time it is called, and serves the same connection when there are some again.
+// TestAcceptWithoutDescriptors uses up all descriptors: each Accept returns the error, and
+// accepts the same connection when descriptors are free again.
 func TestAcceptWithoutDescriptors(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s, "tcp")
@@ -58,8 +58,8 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 	})
 }
 
-// TestManyConnections opens and closes connections in many ways at once; the
-// leak checks of the package look at what is left.
+// TestManyConnections opens and closes connections in many ways at once; the leak checks of
+// the package run afterwards.
 func TestManyConnections(t *testing.T) {
 	total := 3000
 	if testing.Short() {
@@ -92,7 +92,7 @@ func TestManyConnections(t *testing.T) {
 					if i%2 == 0 {
 						_, _ = c.Write([]byte("x"))
 					}
-					_ = c.(tcpMethods).SetLinger(0) // or the ports run out
+					_ = c.(tcpMethods).SetLinger(0) // otherwise the ports run out
 					_ = c.Close()
 				}
 			})
@@ -103,10 +103,10 @@ func TestManyConnections(t *testing.T) {
 	})
 }
 
-// TestDroppedConnectionsAreClosed drops connections without Close, with and
-// without a deadline.
+// TestDroppedConnectionsAreClosed drops connections without Close, with and without a
+// deadline.
 func TestDroppedConnectionsAreClosed(t *testing.T) {
-	for _, mode := range modes()[1:] { // package net's need no test
+	for _, mode := range modes()[1:] { // those of package net need no test
 		t.Run(mode.String(), func(t *testing.T) {
 			l := listen(t, newSystem(t, mode), "tcp")
 			got := make(chan net.Conn, 2)
@@ -149,7 +149,7 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// TestPeerVanishes resets the connection under calls that wait.
+// TestPeerVanishes resets the connection while calls wait.
 func TestPeerVanishes(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")
@@ -175,15 +175,15 @@ func TestPeerVanishes(t *testing.T) {
 	})
 }
 
-// TestServerWithoutDescriptors takes all descriptors from a web server that
-// waits in Accept, and has connections come: neither the server nor the driver
-// may spin, and all are served when there are descriptors again.
+// TestServerWithoutDescriptors uses up all descriptors of a web server that waits in
+// Accept, and makes connections: neither the server nor the driver may spin, and all
+// connections are served when descriptors are free again.
 func TestServerWithoutDescriptors(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s, "tcp")
 		server := &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
 		done := start(func() error { return server.Serve(l) })
-		ask(t, rawClient(t), l.Addr()) // Accept has worked, and waits again
+		ask(t, rawClient(t), l.Addr()) // Accept has succeeded, and waits again
 		var clients []int
 		for range 5 {
 			clients = append(clients, rawClient(t))
@@ -210,7 +210,7 @@ func TestServerWithoutDescriptors(t *testing.T) {
 	})
 }
 
-// rawClient returns a socket that is not connected yet.
+// rawClient returns a socket that is not yet connected.
 func rawClient(t *testing.T) int {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -225,8 +225,7 @@ func connectRaw(fd int, to net.Addr) error {
 	return syscall.Connect(fd, &syscall.SockaddrInet4{Port: a.Port, Addr: [4]byte(a.IP.To4())})
 }
 
-// ask sends a request, after connecting when there is an address, and closes the
-// socket.
+// ask sends a request, after connecting if there is an address, and closes the socket.
 func ask(t *testing.T, fd int, to net.Addr) {
 	t.Helper()
 	if to != nil {
@@ -246,7 +245,7 @@ func ask(t *testing.T, fd int, to net.Addr) {
 	}
 }
 
-// useUp opens descriptors until there are none, and returns what closes them.
+// useUp opens descriptors until none are left, and returns a function that closes them.
 func useUp(t *testing.T) (release func()) {
 	t.Helper()
 	var before syscall.Rlimit
@@ -274,9 +273,9 @@ func useUp(t *testing.T) (release func()) {
 	}
 }
 
-// quietest measures the share of a processor that the process uses in up to 25 spans
-// of time, ends when one is below enough, and returns the smallest. A goroutine that
-// spins shows in every span; background work of the runtime ends.
+// quietest measures the share of a processor that the process uses, in up to 25 periods. It
+// stops when one is below enough, and returns the smallest. A goroutine that spins shows in
+// every period; background work of the runtime ends.
 func quietest(enough float64, span time.Duration) float64 {
 	least := 1e9
 	for n := 0; n < 25 && least >= enough; n++ {

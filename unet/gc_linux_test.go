@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// deepRead reads at the bottom of a stack that has to grow, and to move, into an
-// array that lies there unless Read forbids it.
+// deepRead reads at the bottom of a stack that has to grow and move, into an array on that
+// stack unless Read makes it escape.
 func deepRead(c net.Conn, want byte, depth int) error {
 	var p [512]byte
 	if depth > 0 {
@@ -26,13 +26,13 @@ func deepRead(c net.Conn, want byte, depth int) error {
 		return err
 	}
 	if !bytes.Equal(p[:], bytes.Repeat([]byte{want}, len(p))) {
-		return fmt.Errorf("not what was sent: %x", p[:8])
+		return fmt.Errorf("received other bytes than were sent: %x", p[:8])
 	}
 	return nil
 }
 
-// TestCollectorAndStacks has the collector run all the time, with little memory,
-// and stacks move while readers wait for data.
+// TestCollectorAndStacks runs the collector continually, with little memory, and stacks
+// move while readers wait for data.
 func TestCollectorAndStacks(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(8 << 20))

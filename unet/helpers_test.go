@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// modes are the implementations that every test runs over: package net's
-// own connections are among them, so that they say what is expected.
+// modes are the implementations that every test uses. Package net's connections are among
+// them: they show the expected results.
 func modes() []unet.Mode {
 	if runtime.GOOS != "linux" {
 		return []unet.Mode{unet.ModeNet}
@@ -42,15 +42,15 @@ func newSystem(t testing.TB, mode unet.Mode) *unet.System {
 	return s
 }
 
-// eachMode runs a test over every implementation.
+// eachMode runs a test with every implementation.
 func eachMode(t *testing.T, f func(t *testing.T, s *unet.System)) {
 	for _, mode := range modes() {
 		t.Run(mode.String(), func(t *testing.T) { f(t, newSystem(t, mode)) })
 	}
 }
 
-// eachPair runs a test over every implementation and family of streams, with
-// both ends of a connection.
+// eachPair runs a test with every implementation and family of streams, with both ends of a
+// connection.
 func eachPair(t *testing.T, f func(t *testing.T, dialed, accepted net.Conn)) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, mode := range modes() {
@@ -76,7 +76,7 @@ func listen(t testing.TB, s *unet.System, network string) net.Listener {
 	return l
 }
 
-// pair returns both ends of a connection, which are closed with the test.
+// pair returns both ends of a connection; the end of the test closes them.
 func pair(t testing.TB, s *unet.System, network string) (dialed, accepted net.Conn) {
 	t.Helper()
 	l := listen(t, s, network)
@@ -100,10 +100,10 @@ func pair(t testing.TB, s *unet.System, network string) (dialed, accepted net.Co
 	return dialed, accepted
 }
 
-// patience bounds waits that end only when something is broken.
+// patience bounds waits that fail only when something is broken.
 const patience = time.Minute
 
-// soon returns what f returned, or fails.
+// soon returns the result of f, or fails.
 func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -116,15 +116,15 @@ func soon[T any](t testing.TB, what string, ch <-chan T) T {
 	panic("unreachable")
 }
 
-// start runs f beside the test and returns where its error arrives.
+// start runs f on a goroutine and returns the channel of its error.
 func start(f func() error) <-chan error {
 	ch := make(chan error, 1)
 	go func() { ch <- f() }()
 	return ch
 }
 
-// describe writes an error as its chain of types and texts, so that two
-// implementations can be compared.
+// describe formats an error as its chain of types and texts, so that two implementations
+// can be compared.
 func describe(err error) string {
 	if err == nil {
 		return "nil"

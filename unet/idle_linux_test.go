@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// idleConns opens n connections and parks a goroutine in a Read on each. It
-// returns what ends them all.
+// idleConns opens n connections and parks a goroutine in a Read on each. It returns a
+// function that ends all of them.
 func idleConns(t testing.TB, s *unet.System, n int) (end func()) {
 	t.Helper()
 	l := listen(t, s, "tcp")
@@ -57,9 +57,9 @@ func idleConns(t testing.TB, s *unet.System, n int) (end func()) {
 	}
 }
 
-// idleBytes measures what an idle connection and its goroutine hold: heap,
-// stacks, and what the runtime keeps beside them. It does so in a process of its
-// own, in which nothing is left over from earlier connections.
+// idleBytes measures the memory of an idle connection and its goroutine: heap, stacks, and
+// the runtime's other memory. It does so in a new process, which has no memory left from
+// earlier connections.
 func idleBytes(t testing.TB, mode unet.Mode, n int) float64 {
 	t.Helper()
 	self, err := os.Executable()
@@ -84,9 +84,9 @@ func measureIdle(t *testing.T, job string) {
 	if _, err := fmt.Sscan(job, &mode, &n); err != nil {
 		t.Fatal(err)
 	}
-	sys.FDTrace = nil // it remembers each descriptor
+	sys.FDTrace = nil // the race detector stores each descriptor
 	s := newSystem(t, unet.Mode(mode))
-	idleConns(t, s, 10)() // what is there once does not count
+	idleConns(t, s, 10)() // memory that is allocated once does not count
 	before := inUse()
 	idleConns(t, s, n)
 	fmt.Printf("%g bytes\n", float64(inUse()-before)/float64(n))
@@ -95,13 +95,13 @@ func measureIdle(t *testing.T, job string) {
 
 func inUse() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held
+	runtime.GC() // memory that finalizers and pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse + m.OtherSys)
 }
 
-// TestIdleMemory compares what an idle connection holds to package net's.
+// TestIdleMemory compares the memory of an idle connection with that of package net.
 func TestIdleMemory(t *testing.T) {
 	if job := os.Getenv(idleEnv); job != "" {
 		measureIdle(t, job)
@@ -113,9 +113,9 @@ func TestIdleMemory(t *testing.T) {
 	std := idleBytes(t, unet.ModeNet, n)
 	for _, mode := range modes()[1:] {
 		t.Run(mode.String(), func(t *testing.T) {
-			newSystem(t, mode) // or skip
+			newSystem(t, mode) // or skip the test
 			got := idleBytes(t, mode, n)
-			for range 4 { // it varies by as much as is allowed
+			for range 4 { // the figure varies by as much as is permitted
 				if got <= 1.05*std {
 					break
 				}
@@ -130,8 +130,8 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkIdleConnections measures the memory of 10,000 idle connections, or of
-// as many as the process may have descriptors for.
+// BenchmarkIdleConnections measures the memory of 10,000 idle connections, or of as many as
+// the process has descriptors for.
 func BenchmarkIdleConnections(b *testing.B) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -148,8 +148,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 	}
 }
 
-// TestIdleSleeps has connections do nothing for a while: that must not take the
-// processor.
+// TestIdleSleeps checks that connections without traffic use no processor time.
 func TestIdleSleeps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits")

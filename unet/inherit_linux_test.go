@@ -22,8 +22,8 @@ import (
 // inheritEnv makes TestInheritedListener the process whose listener is inherited.
 const inheritEnv = "RINGSIDE_INHERIT"
 
-// accepting is a program in another language that accepts on descriptor 3, which
-// it makes blocking: that makes it so for all processes that share the listener.
+// accepting is a program in another language that accepts on descriptor 3. It makes the
+// descriptor blocking, for all processes that share the listener.
 const accepting = `
 import signal, socket
 signal.alarm(120)  # should the test be killed
@@ -36,10 +36,10 @@ while True:
     c.close()
 `
 
-// TestInheritedListener shares a listener with a program that makes it blocking.
-// The process that shares it must go on: a call that blocks without the scheduler's
-// knowledge stops it at the next collection. The test runs in a child process, because
-// a stopped process cannot report its failure.
+// TestInheritedListener shares a listener with a program that makes it blocking. The
+// process that shares it must continue: a raw call that blocks stops the process at the
+// next garbage collection. The test runs in a child process, because a stopped process
+// cannot report its failure.
 func TestInheritedListener(t *testing.T) {
 	if job := os.Getenv(inheritEnv); job != "" {
 		shareListener(t, job)
@@ -55,12 +55,12 @@ func TestInheritedListener(t *testing.T) {
 	for _, mode := range modes() {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(network+"/"+mode.String(), func(t *testing.T) {
-				newSystem(t, mode) // or skip
+				newSystem(t, mode) // or skip the test
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				cmd := exec.CommandContext(ctx, self, "-test.run=^TestInheritedListener$", "-test.v")
 				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", inheritEnv, mode, network))
-				cmd.WaitDelay = time.Second // the program has its output
+				cmd.WaitDelay = time.Second // the program's output goes there
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v, %v\n%s", err, ctx.Err(), out)
 				}
@@ -104,11 +104,11 @@ func shareListener(t *testing.T, job string) {
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait()
-	for whoAccepts(t, l.Addr()) != "ours" { // none is on its way to the child
+	for whoAccepts(t, l.Addr()) != "ours" { // no connection is on its way to the child
 	}
 	if unet.Mode(mode) == unet.ModeNet {
-		// Its Accept waits in the kernel, and its Close for that. Exit leaves
-		// out the removal of the socket's directory.
+		// Its Accept waits in the kernel, and its Close waits for Accept. Exit skips the
+		// removal of the socket's directory.
 		_ = os.RemoveAll(filepath.Dir(t.TempDir()))
 		os.Exit(0)
 	}
@@ -146,8 +146,8 @@ func whoAccepts(t *testing.T, to net.Addr) string {
 	return string(who)
 }
 
-// TestBlockingListenerKeepsDeadlines clears O_NONBLOCK, as Fd of a file does, and
-// expects of Accept what it does otherwise.
+// TestBlockingListenerKeepsDeadlines clears O_NONBLOCK, as Fd of a file does: Accept must
+// behave as before.
 func TestBlockingListenerKeepsDeadlines(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// The tests of this file make the same calls on every implementation. What
-// package net's own connections answer is what is expected.
+// The tests of this file make the same calls on every implementation. The results of
+// package net's connections are the expected ones.
 
-// asNet runs f on every implementation and compares what it returns.
+// asNet runs f on every implementation and compares its results.
 func asNet(t *testing.T, f func(t *testing.T, s *unet.System) []string) {
 	t.Helper()
 	var want []string
@@ -32,13 +32,13 @@ func asNet(t *testing.T, f func(t *testing.T, s *unet.System) []string) {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("answers\n\t%q\nand package net's\n\t%q", got, want)
+			t.Errorf("got\n\t%q\nwant the results of package net\n\t%q", got, want)
 		}
 	})
 }
 
-// TestRawReadThatGivesUp has functions of RawConn.Read leave data behind: one that
-// waits for more until a deadline, one that panics. The next Read must find it.
+// TestRawReadThatGivesUp uses functions of RawConn.Read that leave data behind: one waits
+// for more until a deadline, one panics. The next Read must find the data.
 func TestRawReadThatGivesUp(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, b net.Conn) {
 		raw, err := a.(syscall.Conn).SyscallConn()
@@ -52,18 +52,18 @@ func TestRawReadThatGivesUp(t *testing.T) {
 			n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 10), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 			return n
 		}
-		if err := raw.Read(func(fd uintptr) bool { return peek(fd) == 3 }); err != nil { // until it is there
+		if err := raw.Read(func(fd uintptr) bool { return peek(fd) == 3 }); err != nil { // until the data has arrived
 			t.Fatal(err)
 		}
 		_ = a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-		err = raw.Read(func(fd uintptr) bool { return peek(fd) >= 10 }) // in vain
+		err = raw.Read(func(fd uintptr) bool { return peek(fd) >= 10 }) // the ten bytes never come
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("waiting for ten bytes: %v", err)
 		}
 		_ = a.SetReadDeadline(time.Now().Add(patience))
 		p := make([]byte, 1)
 		if n, err := a.Read(p); n != 1 || err != nil {
-			t.Errorf("after a function that gave up: %d, %v", n, err)
+			t.Errorf("after a function that timed out: %d, %v", n, err)
 		}
 		func() {
 			defer func() { _ = recover() }()
@@ -75,8 +75,8 @@ func TestRawReadThatGivesUp(t *testing.T) {
 	})
 }
 
-// TestFileIsThatOfNet compares what File returns: a file with deadlines, whose
-// method Fd makes the descriptor blocking, as programs expect that are handed it.
+// TestFileIsThatOfNet compares the results of File: a file with deadlines. Its method Fd
+// makes the descriptor blocking, as programs expect that get it.
 func TestFileIsThatOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix", "udp4", "unixgram"} {
 		t.Run(network, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestFileIsThatOfNet(t *testing.T) {
 	}
 }
 
-// blocking reports in words whether a descriptor is blocking.
+// blocking describes whether a descriptor is blocking.
 func blocking(c syscall.Conn) (string, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -123,8 +123,8 @@ func blocking(c syscall.Conn) (string, error) {
 	return "non-blocking", err
 }
 
-// TestConnectionHandedToAChild hands a connection to a program that reads until
-// the end, as inetd does.
+// TestConnectionHandedToAChild passes a connection to a program that reads to the end, as
+// inetd does.
 func TestConnectionHandedToAChild(t *testing.T) {
 	cat, err := exec.LookPath("cat")
 	if err != nil {
@@ -142,7 +142,7 @@ func TestConnectionHandedToAChild(t *testing.T) {
 		}
 		_ = f.Close()
 		_ = a.Close()
-		time.Sleep(5 * time.Millisecond) // so that it waits, most of the time
+		time.Sleep(5 * time.Millisecond) // so that the program waits, most of the time
 		_, _ = b.Write([]byte("hello"))
 		_ = b.(common).CloseWrite()
 		answer, err := io.ReadAll(b)
@@ -155,7 +155,7 @@ func TestConnectionHandedToAChild(t *testing.T) {
 	})
 }
 
-// TestPortsOutOfRange sends to ports that no 16 bits hold.
+// TestPortsOutOfRange sends to ports that do not fit in 16 bits.
 func TestPortsOutOfRange(t *testing.T) {
 	for _, network := range []string{"udp4", "udp6"} {
 		t.Run(network, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestPortsOutOfRange(t *testing.T) {
 				}
 				_ = target.SetReadDeadline(time.Unix(1, 0))
 				if n, _, err := target.ReadFrom(make([]byte, 8)); err == nil {
-					t.Errorf("%d bytes arrived", n)
+					t.Errorf("%d bytes arrived, want 0", n)
 				}
 				return all
 			})
@@ -182,7 +182,7 @@ func TestPortsOutOfRange(t *testing.T) {
 	}
 }
 
-// TestMessageFlags compares the flags of messages that fit and that do not.
+// TestMessageFlags compares the flags of messages that fit and of messages that do not.
 func TestMessageFlags(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		a, b := listenPacket(t, s, "udp4"), listenPacket(t, s, "udp4")
@@ -197,8 +197,8 @@ func TestMessageFlags(t *testing.T) {
 	})
 }
 
-// TestCopyErrorsAreThoseOfNet compares the errors of copies whose source passed
-// its deadline or was closed.
+// TestCopyErrorsAreThoseOfNet compares the errors of copies whose source passed its
+// deadline or was closed.
 func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 	}
 }
 
-// TestWritevErrorsAreThoseOfNet compares Writev with net.Buffers.WriteTo on
-// package net's own connection.
+// TestWritevErrorsAreThoseOfNet compares Writev with net.Buffers.WriteTo on a connection of
+// package net.
 func TestWritevErrorsAreThoseOfNet(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		a, b := pair(t, s, "tcp")
@@ -238,7 +238,7 @@ func TestWritevErrorsAreThoseOfNet(t *testing.T) {
 		_ = a.SetWriteDeadline(time.Unix(1, 0))
 		all = append(all, describe(vec()))
 		_ = a.SetWriteDeadline(time.Time{})
-		_ = b.Close() // what is written from now on is answered with a reset
+		_ = b.Close() // from now on writes cause a reset
 		err := vec()
 		for ; err == nil; err = vec() {
 			time.Sleep(time.Millisecond)
@@ -252,8 +252,8 @@ func TestWritevErrorsAreThoseOfNet(t *testing.T) {
 	})
 }
 
-// TestMethodsAreThoseOfNet compares the methods of the types: what package net
-// does not have is listed here.
+// TestMethodsAreThoseOfNet compares the methods of the types; the list has the methods that
+// package net lacks.
 func TestMethodsAreThoseOfNet(t *testing.T) {
 	for _, c := range []struct {
 		ours, nets any
@@ -269,12 +269,12 @@ func TestMethodsAreThoseOfNet(t *testing.T) {
 		ours, nets := reflect.TypeOf(c.ours), reflect.TypeOf(c.nets)
 		for i := range nets.NumMethod() {
 			if name := nets.Method(i).Name; !has(ours, name) {
-				t.Errorf("%v has no %s", ours, name)
+				t.Errorf("%v lacks the method %s", ours, name)
 			}
 		}
 		for i := range ours.NumMethod() {
 			if name := ours.Method(i).Name; !has(nets, name) && !slices.Contains(c.more, name) {
-				t.Errorf("%v has a method %s, which %v has not", ours, name, nets)
+				t.Errorf("%v has the method %s, which %v lacks", ours, name, nets)
 			}
 		}
 	}
@@ -282,8 +282,8 @@ func TestMethodsAreThoseOfNet(t *testing.T) {
 
 func has(t reflect.Type, name string) bool { _, ok := t.MethodByName(name); return ok }
 
-// TestProgramsMaySetFinalizers sets finalizers on what the package returns, and
-// drops it: the finalizer runs and the socket is closed all the same.
+// TestProgramsMaySetFinalizers sets finalizers on values of the package and drops them: the
+// finalizer runs, and the socket is closed.
 func TestProgramsMaySetFinalizers(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		var ran atomic.Int32
@@ -347,7 +347,7 @@ func finalized(t *testing.T, s *unet.System, ran *atomic.Int32) net.Conn {
 	return peer
 }
 
-// TestDroppedUnixListenerKeepsItsFile drops a listener whose copy is handed over.
+// TestDroppedUnixListenerKeepsItsFile drops a listener whose copy was passed on.
 func TestDroppedUnixListenerKeepsItsFile(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		path := t.TempDir() + "/s"
@@ -377,9 +377,8 @@ func handOver(t *testing.T, s *unet.System, path string) *os.File {
 	return f
 }
 
-// TestDialWithOneDescriptor dials where one descriptor is left, which package net
-// needs. A mode that was asked for needs more and fails; the error says that it
-// may be tried again.
+// TestDialWithOneDescriptor dials with one free descriptor, which package net needs. An
+// explicit mode needs more and fails; the error is temporary.
 func TestDialWithOneDescriptor(t *testing.T) {
 	l := listen(t, netSystem(t), "tcp")
 	dial := func(t *testing.T, s *unet.System) error {
@@ -414,10 +413,10 @@ func TestDialWithOneDescriptor(t *testing.T) {
 	}
 }
 
-// netSystem returns a system of package net's connections.
+// netSystem returns a System of package net's connections.
 func netSystem(t *testing.T) *unet.System { return newSystem(t, unet.ModeNet) }
 
-// warm has package net open what it keeps.
+// warm makes package net open the descriptors that it keeps.
 func warm(t *testing.T, l net.Listener) {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -430,7 +429,7 @@ func warm(t *testing.T, l net.Listener) {
 // freeOne closes one of the descriptors that useUp opened.
 func freeOne(t *testing.T) {
 	t.Helper()
-	if err := syscall.Close(199); err != nil { // the last one below its limit
+	if err := syscall.Close(199); err != nil { // the highest one below the limit
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// What programs assert on.
+// Interfaces to which programs convert.
 type common interface {
 	net.Conn
 	syscall.Conn
@@ -43,7 +43,7 @@ var (
 	_ io.Closer    = (*unet.UnixListener)(nil)
 )
 
-// options reads what the kernel says of a connection.
+// options reads the socket options of a connection.
 func options(t *testing.T, c net.Conn) map[string]int {
 	t.Helper()
 	raw, err := c.(syscall.Conn).SyscallConn()
@@ -70,8 +70,8 @@ func options(t *testing.T, c net.Conn) map[string]int {
 	return got
 }
 
-// TestOptions compares the options of connections, as they come and after they
-// were set, with those of package net.
+// TestOptions compares the options of connections with those of package net, first the
+// defaults, then after they were set.
 func TestOptions(t *testing.T) {
 	var want []map[string]int
 	eachMode(t, func(t *testing.T, s *unet.System) {
@@ -122,7 +122,7 @@ func TestFileIsACopy(t *testing.T) {
 	})
 }
 
-// File leaves the options of the socket as they are.
+// TestFileKeepsOptions checks that File does not change the options of the socket.
 func TestFileKeepsOptions(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, _ net.Conn) {
 		c, ok := a.(interface {
@@ -191,8 +191,8 @@ func TestSyscallConnWaits(t *testing.T) {
 	})
 }
 
-// TestUrgentDataDoesNotHideWhatFollows sends a byte out of band, at which a
-// receive stops short.
+// TestUrgentDataDoesNotHideWhatFollows sends a byte of urgent data, at which a receive
+// stops.
 func TestUrgentDataDoesNotHideWhatFollows(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")

@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// numberedBytes returns n bytes whose place can be told from their value.
+// numberedBytes returns n bytes whose values show their position.
 func numberedBytes(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -21,8 +21,9 @@ func numberedBytes(n int) []byte {
 	return p
 }
 
-// datagrams receives until n bytes have come and returns the datagrams: receive stores
-// one or several joined ones in p and returns their number of bytes and their size.
+// datagrams receives until n bytes have arrived and returns the datagrams. receive stores
+// one datagram or several joined ones in p and returns their number of bytes and their
+// size.
 func datagrams(t *testing.T, n int, receive func(p []byte) (int, int, error)) (all [][]byte) {
 	t.Helper()
 	for n > 0 {
@@ -42,8 +43,8 @@ func datagrams(t *testing.T, n int, receive func(p []byte) (int, int, error)) (a
 	return all
 }
 
-// TestSegments sends datagrams as segments and receives them, joined and not, by each
-// call that there is for it.
+// TestSegments sends datagrams as segments and receives them, joined and not, with each
+// function that can.
 func TestSegments(t *testing.T) {
 	data := numberedBytes(20_500)
 	const size = 1000
@@ -100,7 +101,7 @@ func TestSegments(t *testing.T) {
 						got := datagrams(t, len(data), receive(in))
 						for i, d := range got {
 							if want := data[i*size : min(len(data), (i+1)*size)]; !bytes.Equal(d, want) {
-								t.Fatalf("%v %s, %s, %s, joined %v: datagram %d of %d has %d bytes, or others", mode, network, sending, receiving, gro, i, len(got), len(d))
+								t.Fatalf("%v %s, %s, %s, joined %v: datagram %d of %d has %d bytes, or wrong data", mode, network, sending, receiving, gro, i, len(got), len(d))
 							}
 						}
 						_, _ = in.Close(), out.Close()
@@ -111,10 +112,10 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// onlyPacketConn hides the methods of a connection that net.PacketConn has not.
+// onlyPacketConn hides the methods of a connection that net.PacketConn lacks.
 type onlyPacketConn struct{ net.PacketConn }
 
-// TestSegmentsAreJoined shows that the datagrams of one packet are received as one.
+// TestSegmentsAreJoined checks that the datagrams of one packet are received as one.
 func TestSegmentsAreJoined(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	in, out := listenPacket(t, s, "udp4").(*unet.UDPConn), listenPacket(t, s, "udp4").(*unet.UDPConn)
@@ -131,7 +132,7 @@ func TestSegmentsAreJoined(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfUnix refuses them: the kernel would send one datagram.
+// TestSegmentsOfUnix checks that segments are refused: the kernel would send one datagram.
 func TestSegmentsOfUnix(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	c := listenPacket(t, s, "unixgram").(*unet.UnixgramConn)
@@ -141,7 +142,7 @@ func TestSegmentsOfUnix(t *testing.T) {
 	}
 }
 
-// TestBatchesThatCannotBeJoined sends batches of what the kernel cannot take as
+// TestBatchesThatCannotBeJoined sends batches of packets that the kernel cannot take as
 // segments, or not together: each packet arrives as it was written.
 func TestBatchesThatCannotBeJoined(t *testing.T) {
 	sizes := map[string][]int{
@@ -185,7 +186,7 @@ func TestBatchesThatCannotBeJoined(t *testing.T) {
 				for i := range packets {
 					n, _, err := c.ReadFrom(p)
 					if err != nil || !bytes.Equal(p[:n], packets[i].Data) {
-						t.Fatalf("%s, connected %v: datagram %d has %d bytes, or others, %v", what, connected, i, n, err)
+						t.Fatalf("%s, connected %v: datagram %d has %d bytes, or wrong data, %v", what, connected, i, n, err)
 					}
 				}
 				_, _ = c.Close(), out.Close()
@@ -194,8 +195,8 @@ func TestBatchesThatCannotBeJoined(t *testing.T) {
 	})
 }
 
-// TestSegmentsThatTheKernelRefuses sends more segments, and more bytes, than it takes in
-// one message: they are sent one by one.
+// TestSegmentsThatTheKernelRefuses sends more segments, and more bytes, than the kernel
+// takes in one message: they are sent one by one.
 func TestSegmentsThatTheKernelRefuses(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	for _, total := range []int{20_000, 70_000} {
@@ -213,7 +214,7 @@ func TestSegmentsThatTheKernelRefuses(t *testing.T) {
 		p := make([]byte, 1<<16)
 		for rest := data; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			if n, err := in.Read(p); err != nil || !bytes.Equal(p[:n], rest[:min(size, len(rest))]) {
-				t.Fatalf("%d bytes: %d, or others, %v", total, n, err)
+				t.Fatalf("%d bytes: %d, or wrong data, %v", total, n, err)
 			}
 		}
 	}

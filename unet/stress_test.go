@@ -19,10 +19,10 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestStress has many connections exchange numbered bytes while deadlines pass
-// and move, handlers stall and sleep, and either side closes one or both
-// directions. No byte may be lost or changed before a close, and no call may wait
-// for ever. RINGSIDE_STRESS sets the duration, for example 5m.
+// TestStress exchanges numbered bytes on many connections while deadlines pass and move,
+// handlers stall and sleep, and either side closes one or both directions. No byte may be
+// lost or changed before a close, and no call may wait for ever. RINGSIDE_STRESS sets the
+// duration, for example 5m.
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {
@@ -64,7 +64,7 @@ func stress(t *testing.T, s *unet.System, network string, long time.Duration) {
 	}
 }
 
-// stressServer echoes one connection until its end.
+// stressServer echoes on one connection to its end.
 func stressServer(t *testing.T, l net.Listener, seed uint64) {
 	c, err := l.Accept()
 	if err != nil {
@@ -84,7 +84,7 @@ func stressServer(t *testing.T, l net.Listener, seed uint64) {
 			_ = c.SetReadDeadline(time.Time{})
 			continue
 		case err != nil:
-			return // the client checks what matters
+			return // the client checks the data
 		}
 		stall(r)
 		if _, err := c.Write(p[:n]); err != nil {
@@ -93,7 +93,7 @@ func stressServer(t *testing.T, l net.Listener, seed uint64) {
 	}
 }
 
-// stall keeps a handler busy or asleep, sometimes.
+// stall sometimes keeps a handler busy or asleep.
 func stall(r *rand.Rand) {
 	switch r.IntN(12) {
 	case 0:
@@ -106,8 +106,7 @@ func stall(r *rand.Rand) {
 	}
 }
 
-// stressClient sends a stream that it can check, and ends it in one of the ways
-// in which connections end.
+// stressClient sends a stream that it can check, and ends it in one of several ways.
 func stressClient(t *testing.T, s *unet.System, l net.Listener, seed uint64) {
 	c, err := s.Dial(l.Addr().Network(), l.Addr().String())
 	if err != nil {
@@ -164,7 +163,7 @@ func stressCheck(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt boo
 		}
 		n, err := c.Read(p[:r.IntN(len(p))])
 		if n > len(data) || !bytes.Equal(p[:n], data[:n]) {
-			t.Errorf("read %d bytes that were not sent", n)
+			t.Errorf("read %d bytes, or other bytes than were sent", n)
 			return
 		}
 		data = data[n:]
@@ -186,8 +185,8 @@ func stressCheck(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt boo
 	}
 }
 
-// TestWritesHappenBeforeReads shares a variable that only messages protect: in builds with
-// the race detector that must not be reported, as it is not with package net.
+// TestWritesHappenBeforeReads shares a variable that only messages protect: the race
+// detector must not report that, as it does not with package net.
 func TestWritesHappenBeforeReads(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")

@@ -22,7 +22,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// sweptBytes is what goes over the connections of the sweep.
+// sweptBytes is the data that the connections of the sweep transfer.
 var sweptBytes = func() []byte {
 	p := make([]byte, 100_000)
 	for i := range p {
@@ -31,8 +31,8 @@ var sweptBytes = func() []byte {
 	return p
 }()
 
-// streams runs do with both ends of n connections. Everything is opened under
-// faults too; what waits ends in time.
+// streams runs do with both ends of n connections. The connections are also opened under
+// faults; calls that wait end in time.
 func streams(t *faultsweep.Trial, mode unet.Mode, network, address string, n int, do func(a, b net.Conn)) {
 	s, err := unet.NewSystem(unet.Options{Mode: mode, Spin: -1})
 	if err != nil {
@@ -61,7 +61,7 @@ func streams(t *faultsweep.Trial, mode unet.Mode, network, address string, n int
 		}
 		c, err := l.Accept()
 		if !t.Judge("Accept", err) {
-			_ = d.Close() // accepted or not, it is lost
+			_ = d.Close() // accepted or not, the connection is lost
 			t.Disarm()
 			again(t, s, l)
 			continue
@@ -96,7 +96,7 @@ func again(t *faultsweep.Trial, s *unet.System, l net.Listener) {
 	_ = c.Close()
 }
 
-// ends notes what an end of a connection says: where the other has failed, it may
+// ends checks the error of one end of a connection: after a failure of the other end it may
 // see that.
 func ends(t *faultsweep.Trial, what string, err error) {
 	switch c, fired := t.Choice(); {
@@ -108,7 +108,7 @@ func ends(t *faultsweep.Trial, what string, err error) {
 	}
 }
 
-// sweptStream writes at one end what the other reads, through write and read.
+// sweptStream writes at one end and reads at the other, through write and read.
 func sweptStream(mode unet.Mode, network, address string, n int, write func(net.Conn, []byte) error, read func(net.Conn) ([]byte, error)) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		if address != "127.0.0.1:0" {
@@ -124,11 +124,11 @@ func sweptStream(mode unet.Mode, network, address string, n int, write func(net.
 			got, err := read(b)
 			ends(t, "read", err)
 			if err != nil {
-				_ = b.Close() // a writer must not wait for data that is not read
+				_ = b.Close() // a writer must not wait for a reader that has failed
 			}
 			wg.Wait()
 			if c, fired := t.Choice(); !bytes.HasPrefix(sweptBytes, got) || len(got) < len(sweptBytes) && (!fired || c.Passing) {
-				t.Errorf("%d bytes of %d have come, or others", len(got), len(sweptBytes))
+				t.Errorf("%d of %d bytes arrived, or wrong data", len(got), len(sweptBytes))
 			}
 		})
 	}
@@ -211,13 +211,13 @@ func sweptPackets(mode unet.Mode) func(*faultsweep.Trial) {
 		}
 		for i := range got {
 			if !bytes.Equal(got[i].Data[:got[i].N], send[i].Data) {
-				t.Errorf("datagram %d has %d bytes, or others", i, got[i].N)
+				t.Errorf("datagram %d has %d bytes, or wrong data", i, got[i].N)
 			}
 		}
 	}
 }
 
-// sweptSegments sends segments, also where the device cannot: that is EIO.
+// sweptSegments sends segments, also through a device that cannot send them: that is EIO.
 func sweptSegments(t *faultsweep.Trial) {
 	s := sweptSystem(t, unet.ModeRing)
 	c, err := s.ListenPacket("udp4", "127.0.0.1:0")
@@ -248,13 +248,13 @@ func sweptSegments(t *faultsweep.Trial) {
 		got = append(got, p[0].Data[:p[0].N]...)
 	}
 	if !bytes.Equal(got, data) {
-		t.Errorf("other bytes have come")
+		t.Errorf("wrong data arrived")
 	}
 }
 
-// sweptOperations are all that the sweep runs, with files in dir.
+// sweptOperations are all operations that the sweep runs, with files in dir.
 func sweptOperations(dir string) []faultsweep.Operation {
-	// These receives do not wait, and take no provided buffers.
+	// These receives do not wait, and use no provided buffers.
 	recv := map[string][]faultsweep.Choice{"RECV": append(
 		faultsweep.Fails(syscall.ECONNRESET, syscall.ENOMEM, syscall.ENOBUFS, syscall.EIO),
 		append(faultsweep.Passes(syscall.EINTR, syscall.ECANCELED), faultsweep.Choice{Late: true, Passing: true})...)}
@@ -273,7 +273,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "ReadFrom a file", Run: sweptStream(unet.ModeRing, "tcp", tcp, 1, fromFile(file), readAll), Opened: true, Most: 3, Covers: "TCPConn.ReadFrom"},
 		{Name: "WriteTo anything", Run: spliced(unix, func(to, from net.Conn) error {
 			defer to.Close()
-			_, err := io.Copy(struct{ io.Writer }{to}, from) // which is WriteTo of what it reads
+			_, err := io.Copy(struct{ io.Writer }{to}, from) // which calls WriteTo of its source
 			return err
 		}), Opened: true, Most: 2},
 		{Name: "WriteTo a connection", Run: spliced(unix, func(to, from net.Conn) error {
@@ -301,7 +301,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 	return ops
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	newSystem(t, unet.ModeRing)
@@ -312,35 +312,35 @@ func TestFaultSweep(t *testing.T) {
 	faultsweep.Check(t, sweptOperations(dir))
 }
 
-// TestFaultSweepSimulated does that with rings that are simulated.
+// TestFaultSweepSimulated does the same with simulated rings.
 func TestFaultSweepSimulated(t *testing.T) {
 	newSystem(t, unet.ModeRing)
 	faultsweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
-// TestFaultSweepCoversAll compares the sweep with what the package exports.
+// TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
-		"is the method of the default System":                  "Listen ListenPacket Dial Backend FileConn FileListener FilePacketConn",
-		"is the Dialer's method, with package net's addresses": "DialTCP DialUDP DialUnix",
-		"is ListenUDP, with a group that package net joins":    "ListenMulticastUDP",
-		"is package net's": "Dialer.DialIP",
-		"reads or writes memory, the environment or a command":         "SegmentControl SegmentSize Inherited PassOn",
-		"is Dial with a deadline of package net's":                     "DialTimeout",
-		"is DialContext without a context":                             "Dialer.Dial",
-		"sets or reads a field":                                        "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",
-		"returns known data without a system call":                     "System.Backend System.Stats Stats.Plus Total TCPConn.LocalAddr TCPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
-		"is one half of SetDeadline, which is a timer":                 "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline",
-		"is one call of getsockopt whose failure means no":             "TCPConn.MultipathTCP",
-		"reads one datagram after the other through what it was given": "NewBatchConn",
-		"is TCPConn's, the same function of what they embed":           "UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn",
-		"is UnixListener's and TCPConn's, the same functions":          "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
-		"fails, as a connection has its peer":                          "UnixConn.WriteTo UnixConn.WriteToUnix",
+		"calls the method of the default System":                   "Listen ListenPacket Dial Backend FileConn FileListener FilePacketConn",
+		"calls the Dialer's method, with addresses of package net": "DialTCP DialUDP DialUnix",
+		"is ListenUDP, with a group that package net joins":        "ListenMulticastUDP",
+		"is the function of package net":                           "Dialer.DialIP",
+		"reads or writes memory, the environment or a command":     "SegmentControl SegmentSize Inherited PassOn",
+		"is Dial with a deadline of package net":                   "DialTimeout",
+		"is DialContext without a context":                         "Dialer.Dial",
+		"sets or reads a field":                                    "UnixListener.SetUnlinkOnClose Dialer.SetMultipathTCP Dialer.MultipathTCP ListenConfig.SetMultipathTCP ListenConfig.MultipathTCP",
+		"returns known data without a system call":                 "System.Backend System.Stats Stats.Plus Total TCPConn.LocalAddr TCPConn.RemoteAddr UnixConn.LocalAddr UnixConn.RemoteAddr TCPListener.Addr UnixListener.Addr",
+		"is one half of SetDeadline, which is a timer":             "TCPConn.SetReadDeadline TCPConn.SetWriteDeadline UnixConn.SetReadDeadline UnixConn.SetWriteDeadline",
+		"is one call of getsockopt whose failure means no":         "TCPConn.MultipathTCP",
+		"reads one datagram after the other through its argument":  "NewBatchConn",
+		"is the same function as that of TCPConn":                  "UnixConn.CloseRead UnixConn.CloseWrite UnixConn.File UnixConn.SetReadBuffer UnixConn.SetWriteBuffer UnixConn.SyscallConn",
+		"is the same function as that of UnixListener or TCPConn":  "TCPListener.File TCPListener.SyscallConn UnixListener.SyscallConn",
+		"always fails: a connection has its peer":                  "UnixConn.WriteTo UnixConn.WriteToUnix",
 	})
 }
 
-// opened returns n connections, both ends of each, that were made without
-// faults and are closed by end.
+// opened returns n connections, both ends of each, which were made without faults; end
+// closes them.
 func opened(t *faultsweep.Trial, s *unet.System, network, address string, n int) (pairs [][2]net.Conn, end func()) {
 	end = func() {
 		for _, p := range pairs {
@@ -375,7 +375,7 @@ func opened(t *faultsweep.Trial, s *unet.System, network, address string, n int)
 	return pairs, end
 }
 
-// sweptSystem is a system for one run.
+// sweptSystem is a System for one run.
 func sweptSystem(t *faultsweep.Trial, mode unet.Mode) *unet.System {
 	s, err := unet.NewSystem(unet.Options{Mode: mode, Spin: -1})
 	if err != nil {
@@ -386,7 +386,7 @@ func sweptSystem(t *faultsweep.Trial, mode unet.Mode) *unet.System {
 
 const sweptMessage = 16
 
-// numbered is a message of its own for each connection and round.
+// numbered returns a different message for each connection and round.
 func numbered(conn, round int) []byte {
 	p := make([]byte, sweptMessage)
 	binary.NativeEndian.PutUint64(p, uint64(conn))
@@ -394,7 +394,7 @@ func numbered(conn, round int) []byte {
 	return p
 }
 
-// reading is the reader of one connection: it tells of each message.
+// reading reads from one connection and reports each message.
 type reading struct {
 	conn   [2]net.Conn
 	number int
@@ -416,7 +416,7 @@ func (r *reading) run() {
 	}
 }
 
-// send writes the message of a round; a connection that fails is left.
+// send writes the message of a round; a connection that fails is dropped.
 func (r *reading) send(t *faultsweep.Trial, round int) {
 	if r.gone {
 		return
@@ -434,8 +434,8 @@ func (r *reading) receive(t *faultsweep.Trial) {
 	}
 }
 
-// sweptRing has many wait at once, so that the driver receives for them through
-// its ring: rounds of messages until that has been seen, or has failed.
+// sweptRing lets many calls wait at once, so that the driver receives for them through its
+// ring. It sends rounds of messages until a receive went through the ring or has failed.
 func sweptRing(t *faultsweep.Trial) {
 	const conns, enough, rounds = 8, 4, 2000
 	pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "tcp", "127.0.0.1:0", conns)
@@ -458,7 +458,7 @@ func sweptRing(t *faultsweep.Trial) {
 		}
 		switch _, fired := t.Choice(); {
 		case fired, t.Seen("RECV") >= enough:
-			more-- // and on with those that are left
+			more-- // and continue with the remaining connections
 		case round == rounds:
 			more = 0
 			if t.FaultKind() == "" {
@@ -468,7 +468,7 @@ func sweptRing(t *faultsweep.Trial) {
 	}
 }
 
-// spliced sends what one connection brings on another, as copying does.
+// spliced sends the data of one connection on another, as io.Copy does.
 func spliced(unix string, between func(to, from net.Conn) error) func(*faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		s := sweptSystem(t, unet.ModeRing)
@@ -496,12 +496,12 @@ func spliced(unix string, between func(to, from net.Conn) error) func(*faultswee
 		}
 		all.Wait()
 		if c, fired := t.Choice(); !bytes.HasPrefix(sweptBytes, got) || len(got) < size && (!fired || c.Passing) {
-			t.Errorf("%d bytes of %d have come, or others", len(got), size)
+			t.Errorf("%d of %d bytes arrived, or wrong data", len(got), size)
 		}
 	}
 }
 
-// exchange sends one message and receives it, after a fault without one.
+// exchange sends one message and receives it. After a fault it tries again without one.
 func exchange(t *faultsweep.Trial, what string, send func(p []byte) error, receive func(p []byte) (int, error)) {
 	want := []byte("this goes by " + what)
 	if !t.Judge(what+": send", send(want)) {
@@ -518,7 +518,7 @@ func exchange(t *faultsweep.Trial, what string, send func(p []byte) error, recei
 	}
 }
 
-// sweptUnixgram sends a datagram of the Unix family in a batch.
+// sweptUnixgram sends a Unix datagram in a batch.
 func sweptUnixgram(dir string) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		path := filepath.Join(dir, "in")
@@ -543,7 +543,7 @@ func sweptUnixgram(dir string) func(t *faultsweep.Trial) {
 	}
 }
 
-// sweptUnixMessages sends messages on a stream of the Unix family.
+// sweptUnixMessages sends messages on a Unix stream.
 func sweptUnixMessages(path string) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "unix", path, 1)
@@ -559,8 +559,8 @@ func sweptUnixMessages(path string) func(t *faultsweep.Trial) {
 	}
 }
 
-// sweptOptions calls everything that sets something, copies descriptors and ends
-// directions; the connection goes on, or says why not.
+// sweptOptions calls all functions that set an option, copies descriptors and closes
+// directions; the connection still works, or its error tells why not.
 func sweptOptions(t *faultsweep.Trial) {
 	pairs, end := opened(t, sweptSystem(t, unet.ModeRing), "tcp", "127.0.0.1:0", 1)
 	defer end()
@@ -609,8 +609,7 @@ func sweptOptions(t *faultsweep.Trial) {
 	}
 }
 
-// sweptListening listens with everything that can be asked for, and accepts by
-// the concrete types.
+// sweptListening listens with all options, and accepts by the concrete types.
 func sweptListening(dir string) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		s := sweptSystem(t, unet.ModeRing)
@@ -626,7 +625,7 @@ func sweptListening(dir string) func(t *faultsweep.Trial) {
 			l, err := lc.Listen(ctx, network, address)
 			if !t.Judge("Listen", err) {
 				if _, err := os.Stat(path); network == "unix" && err == nil {
-					t.Errorf("the file of a listener that is none is there")
+					t.Errorf("a failed listen left the socket's file")
 				}
 				continue
 			}
@@ -648,8 +647,8 @@ func sweptListening(dir string) func(t *faultsweep.Trial) {
 	}
 }
 
-// sweptTypes opens sockets by the functions that return concrete types. Where one
-// fails, a second call succeeds.
+// sweptTypes opens sockets by the functions that return concrete types. Where one fails, a
+// second call succeeds.
 func sweptTypes(dir string) func(t *faultsweep.Trial) {
 	return func(t *faultsweep.Trial) {
 		ctx := context.Background()
@@ -686,7 +685,7 @@ func sweptTypes(dir string) func(t *faultsweep.Trial) {
 			}
 		}
 		if c, ok := opens(t, "ListenUnixgram", func() (*unet.UnixgramConn, error) {
-			_ = os.Remove(grams.Name) // Close leaves it, as package net does
+			_ = os.Remove(grams.Name) // Close does not remove it, as in package net
 			return unet.ListenUnixgram("unixgram", grams)
 		}); ok {
 			_ = c.Close()
@@ -694,7 +693,7 @@ func sweptTypes(dir string) func(t *faultsweep.Trial) {
 	}
 }
 
-// opens calls open, again without faults if it fails, and reports whether it
+// opens calls open, a second time without faults if it fails, and reports whether it
 // succeeded.
 func opens[T any](t *faultsweep.Trial, what string, open func() (T, error)) (T, bool) {
 	c, err := open()
@@ -707,7 +706,7 @@ func opens[T any](t *faultsweep.Trial, what string, open func() (T, error)) (T, 
 	return c, err == nil
 }
 
-// sweptFiles makes sockets of files, which stay usable when that fails.
+// sweptFiles makes sockets from files, which stay usable when that fails.
 func sweptFiles(t *faultsweep.Trial) {
 	s := sweptSystem(t, unet.ModeRing)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -747,7 +746,7 @@ func sweptFiles(t *faultsweep.Trial) {
 	}
 }
 
-// sweptAccept accepts one connection, again after a failure: it is not lost.
+// sweptAccept accepts one connection, again after a failure: the connection is not lost.
 func sweptAccept(t *faultsweep.Trial, l net.Listener, dial func() (net.Conn, error)) {
 	accept := func() (c net.Conn, err error) {
 		switch l := l.(type) {
@@ -772,7 +771,7 @@ func sweptAccept(t *faultsweep.Trial, l net.Listener, dial func() (net.Conn, err
 	c, err := accept()
 	if !t.Judge("Accept", err) {
 		t.Disarm()
-		again, dialErr := dial() // the first one is accepted, or lost
+		again, dialErr := dial() // the first connection is accepted, or lost
 		if dialErr != nil {
 			t.Errorf("dial afterwards: %v", dialErr)
 			return

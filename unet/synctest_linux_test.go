@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// TestBubble uses sockets in a bubble of testing/synctest, from Listen to the
-// close of the last one: the drivers start and stop in it.
+// TestBubble uses sockets in a bubble of testing/synctest, from Listen to the close of the
+// last one: the drivers start and stop in it.
 func TestBubble(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		synctest.Test(t, func(t *testing.T) {
@@ -56,15 +56,14 @@ func bubblePair(t *testing.T, s *unet.System) (dialed, accepted net.Conn) {
 	return dialed, accepted
 }
 
-// TestBubbleReadIsNotDurable has a Read wait in a bubble for data from outside of
-// it: neither does Wait return nor does the bubble's clock move before the data is
-// there.
+// TestBubbleReadIsNotDurable waits in a Read within a bubble for data from outside: until
+// the data arrives, Wait does not return and the bubble's clock does not move.
 func TestBubbleReadIsNotDurable(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		outer, inner := pair(t, s, "tcp")
 		waits := make(chan struct{})
 		sent := make(chan error, 1)
-		go func() { // not in the bubble
+		go func() { // outside of the bubble
 			<-waits
 			time.Sleep(20 * time.Millisecond) // so that Read waits, most of the time
 			_, err := outer.Write([]byte("x"))
@@ -100,8 +99,8 @@ func TestBubbleReadIsNotDurable(t *testing.T) {
 	})
 }
 
-// TestBubbleDeadline sets deadlines in a bubble, which take as much of real time
-// as is left of the bubble's, and closes a connection whose Read waits outside.
+// TestBubbleDeadline sets deadlines in a bubble, which last as long in real time as their
+// remaining time in the bubble, and closes a connection whose Read waits outside.
 func TestBubbleDeadline(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// unixMethods are those of net.UnixConn beyond a connection's.
+// unixMethods are the methods of net.UnixConn beyond those of net.Conn.
 type unixMethods interface {
 	net.Conn
 	net.PacketConn
@@ -32,8 +32,8 @@ var (
 	_ net.Conn       = (*unet.UDPConn)(nil)
 )
 
-// TestDescriptorsTravel sends the end of a pipe to the peer, between data that
-// must stay in order.
+// TestDescriptorsTravel sends the end of a pipe to the peer, between data that must stay in
+// order.
 func TestDescriptorsTravel(t *testing.T) {
 	for _, network := range []string{"unix", "unixpacket"} {
 		for _, mode := range modes() {
@@ -76,7 +76,7 @@ func TestDescriptorsTravel(t *testing.T) {
 	}
 }
 
-// writeThrough writes to the descriptor that control data brought.
+// writeThrough writes to the descriptor in the control data.
 func writeThrough(t *testing.T, control []byte) {
 	t.Helper()
 	messages, err := syscall.ParseSocketControlMessage(control)

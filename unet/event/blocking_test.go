@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestBlockingEcho has serve read with short and long buffers, on several connections.
+// TestBlockingEcho reads in serve with short and long buffers, on several connections.
 func TestBlockingEcho(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var ended atomic.Int64
@@ -52,8 +52,8 @@ func TestBlockingEcho(t *testing.T) {
 	})
 }
 
-// TestBlockingDeadlines ends calls that wait, by deadlines and by Close, set before and
-// meanwhile; the connection goes on after a deadline.
+// TestBlockingDeadlines ends calls that wait, by deadlines and by Close, which are set
+// before the call or during it. The connection still works after a deadline.
 func TestBlockingDeadlines(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit = 100_000
@@ -68,12 +68,12 @@ func TestBlockingDeadlines(t *testing.T) {
 			_ = c.SetDeadline(time.Time{})
 			report(c.Read(p)) // a byte
 			go func() { conns <- c }()
-			report(c.Read(p)) // the deadline is set meanwhile
+			report(c.Read(p)) // the deadline is set during the call
 			_ = c.SetReadDeadline(time.Time{})
 			_ = c.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
 			report(c.Write(make([]byte, 64<<20)))
 			go func() { conns <- c }()
-			report(c.Read(p)) // closed meanwhile
+			report(c.Read(p)) // closed during the call
 		}), o)
 		peer := dial(t, s)
 		expect := func(what string, want error) {
@@ -87,14 +87,14 @@ func TestBlockingDeadlines(t *testing.T) {
 				t.Errorf("%s: %T is no *net.OpError", what, err)
 			}
 		}
-		expect("a deadline that is over", os.ErrDeadlineExceeded)
+		expect("a past deadline", os.ErrDeadlineExceeded)
 		expect("a deadline", os.ErrDeadlineExceeded)
 		if _, err := peer.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		expect("a byte", nil)
 		_ = receive(t, "connection", conns).SetReadDeadline(time.Now().Add(time.Millisecond))
-		expect("a deadline set meanwhile", os.ErrDeadlineExceeded)
+		expect("a deadline set during the call", os.ErrDeadlineExceeded)
 		expect("a write deadline", os.ErrDeadlineExceeded)
 		c := receive(t, "connection", conns)
 		if err := c.Close(); err != nil {
@@ -108,8 +108,8 @@ func TestBlockingDeadlines(t *testing.T) {
 	})
 }
 
-// TestBlockingSlowReader writes to a peer that reads late: a bounded number of bytes is
-// pending, and all arrive.
+// TestBlockingSlowReader writes to a peer that reads late: the number of pending bytes is
+// bounded, and all bytes arrive.
 func TestBlockingSlowReader(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -137,8 +137,8 @@ func TestBlockingSlowReader(t *testing.T) {
 	})
 }
 
-// TestBlockingEnds has connections end by a reset, by Close of the server, by a panic and by
-// runtime.Goexit: serve gets an error, or is over, and nothing of it is left.
+// TestBlockingEnds ends connections by a reset, by Close of the server, by a panic and by
+// runtime.Goexit: serve gets an error, or has ended, and no goroutine is left.
 func TestBlockingEnds(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var ended, panics atomic.Int64

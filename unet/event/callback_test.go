@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// faulty is a handler each function of which fails when the peer has said so: the
-// first byte that it sends names the function.
+// faulty is a handler whose functions fail on request: the first byte that the peer sends
+// names the function.
 func faulty(fail func(), closed chan<- error) Handler {
 	which := func(c *Conn) byte { b, _ := c.Value().(byte); return b }
 	return Handler{
@@ -61,8 +61,8 @@ func faulty(fail func(), closed chan<- error) Handler {
 	}
 }
 
-// callbacksThatFail has each function of a handler fail, with every backend. Only
-// the connection that it was called for may end, by a reset.
+// callbacksThatFail lets each function of a handler fail, with every backend. Only the
+// connection of the call may end, by a reset.
 func callbacksThatFail(t *testing.T, o Options, fail func(), want any, panics *atomic.Int64) {
 	closed := make(chan error, 1)
 	h := faulty(fail, closed)
@@ -105,7 +105,7 @@ func callbacksThatFail(t *testing.T, o Options, fail func(), want any, panics *a
 			exchange(t, good, random(3000, 2))
 		}
 	}
-	await(t, "the others are gone", func() bool { return s.Stats().Open == 1 })
+	await(t, "the other connections were closed", func() bool { return s.Stats().Open == 1 })
 	if want != nil && panics.Load() != int64(6*rounds) {
 		t.Errorf("OnPanic was called %d times", panics.Load())
 	}
@@ -115,7 +115,7 @@ func callbacksThatFail(t *testing.T, o Options, fail func(), want any, panics *a
 	s.noneLeft(t)
 }
 
-// TestPanicsOfCallbacks are a connection's end where that was chosen.
+// TestPanicsOfCallbacks checks that a panic ends one connection where OnPanic is set.
 func TestPanicsOfCallbacks(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		value := errors.New("oops")
@@ -123,13 +123,13 @@ func TestPanicsOfCallbacks(t *testing.T) {
 	})
 }
 
-// TestGoexitInCallbacks ends connections and no loop.
+// TestGoexitInCallbacks checks that runtime.Goexit ends connections and no loop.
 func TestGoexitInCallbacks(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) { callbacksThatFail(t, o, runtime.Goexit, nil, nil) })
 }
 
-// TestGoexitAtEveryOpen ends the goroutine in OnOpen and OnClose, also while the
-// server ends.
+// TestGoexitAtEveryOpen calls runtime.Goexit in OnOpen and OnClose, also while the server
+// ends.
 func TestGoexitAtEveryOpen(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s := start(t, Handler{
@@ -137,7 +137,7 @@ func TestGoexitAtEveryOpen(t *testing.T) {
 			OnClose: func(*Conn, error) { runtime.Goexit() },
 		}, o)
 		for range 30 {
-			if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // else it was reset at once
+			if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // otherwise it was reset at once
 				_, _ = io.Copy(io.Discard, c)
 				_ = c.Close()
 			}
@@ -148,8 +148,8 @@ func TestGoexitAtEveryOpen(t *testing.T) {
 	})
 }
 
-// TestPanicEndsTheProcess runs children whose handlers panic, without OnPanic: the
-// report has the value and names the function that panicked.
+// TestPanicEndsTheProcess runs children whose handlers panic, without OnPanic: the report
+// has the value and names the function that panicked.
 func TestPanicEndsTheProcess(t *testing.T) {
 	if os.Getenv(envChild) != "" {
 		overModes(t, func(t *testing.T, o Options) {
@@ -157,7 +157,7 @@ func TestPanicEndsTheProcess(t *testing.T) {
 			c := dial(t, s)
 			_, _ = c.Write([]byte("x"))
 			_, _ = io.Copy(io.Discard, c)
-			time.Sleep(testPatience) // the process ends before
+			time.Sleep(testPatience) // the process ends before the result
 		})
 		return
 	}

@@ -77,7 +77,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-func TestHandlerGoesOnAfterEOF(t *testing.T) {
+func TestHandlerContinuesAfterEOF(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		closed := make(chan error, 1)
 		s := start(t, Handler{
@@ -140,7 +140,7 @@ func TestAbortResets(t *testing.T) {
 	})
 }
 
-// TestCloseSendsWhatIsPending closes with much more pending than a socket holds.
+// TestCloseSendsWhatIsPending closes with far more pending bytes than a socket buffers.
 func TestCloseSendsWhatIsPending(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		want := random(6<<20, 3)

@@ -20,8 +20,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// bulkTotal is how much a test moves, less where the race detector looks at each byte
-// and where a machine is emulated, which has -short.
+// bulkTotal is how many bytes a test transfers. It is smaller with the race detector, which
+// checks each byte, and with -short, which emulated machines use.
 func bulkTotal(n int) int {
 	if raceEnabled || testing.Short() {
 		return n / 8
@@ -29,8 +29,8 @@ func bulkTotal(n int) int {
 	return n
 }
 
-// TestBulk moves megabytes in both directions, by copies and by memory that is lent,
-// which must come back once, unchanged and in order.
+// TestBulk transfers megabytes in both directions, by copies and by WriteFunc, whose memory
+// must be returned once, unchanged and in order.
 func TestBulk(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		all := random(bulkTotal(8<<20), 1)
@@ -74,19 +74,19 @@ func TestBulk(t *testing.T) {
 			}
 			_ = peer.Close()
 			if n := receive(t, "OnClose", closed); n != 0 {
-				t.Errorf("%d bytes that were lent did not come back", n)
+				t.Errorf("%d bytes passed to WriteFunc were not returned", n)
 			}
 			exchange(t, dial(t, start(t, echoes(), o)), want)
 		}
 	})
 }
 
-// TestBulkPieces looks at what a busy connection gets: pieces of up to 1 MiB, and no
-// more than BufferSize where that is given.
+// TestBulkPieces checks the pieces that OnData of a busy connection gets: up to 1 MiB, and
+// at most BufferSize where that is set.
 func TestBulkPieces(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, size := range []int{0, 3000} {
-			o.BufferSize, o.Buffers = size, 16 // which cannot hold it all
+			o.BufferSize, o.Buffers = size, 16 // which cannot hold all pieces
 			var longest, total atomic.Int64
 			sum := make(chan []byte, 1)
 			var all []byte
@@ -121,9 +121,9 @@ func TestBulkPieces(t *testing.T) {
 	})
 }
 
-// TestLentMemoryComesBack ends connections that cannot send what was lent: each piece
-// comes back once, before OnClose, with a reason.
-func TestLentMemoryComesBack(t *testing.T) {
+// TestLentMemoryIsReturned ends connections that cannot send the memory passed to WriteFunc:
+// each piece is returned once, before OnClose, with a reason.
+func TestLentMemoryIsReturned(t *testing.T) {
 	for name, end := range map[string]func(s *Server, c *Conn, peer net.Conn){
 		"abort":  func(_ *Server, c *Conn, _ net.Conn) { c.Abort() },
 		"server": func(s *Server, _ *Conn, _ net.Conn) { _ = s.Close() },
@@ -166,10 +166,10 @@ func TestLentMemoryComesBack(t *testing.T) {
 				}
 				end(s, c, peer)
 				if n := receive(t, "OnClose", closed); n != pieces {
-					t.Errorf("%d of %d pieces came back before OnClose", n, pieces)
+					t.Errorf("%d of %d pieces were returned before OnClose", n, pieces)
 				}
 				if nils.Load() == pieces {
-					t.Error("all was sent")
+					t.Error("all pieces were sent, want a reason for some")
 				}
 				if err := c.WriteFunc([]byte("x"), func(error) { t.Error("called") }); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("WriteFunc after the end: %v", err)
@@ -179,7 +179,7 @@ func TestLentMemoryComesBack(t *testing.T) {
 	}
 }
 
-// tempFile returns a file with a content.
+// tempFile returns a file with the given content.
 func tempFile(t testing.TB, content []byte) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
@@ -193,8 +193,8 @@ func tempFile(t testing.TB, content []byte) *os.File {
 	return f
 }
 
-// TestSendFile sends parts of a file between bytes that are copied and lent, to a peer
-// that reads in its own time.
+// TestSendFile sends parts of a file between copied and lent bytes, to a peer that reads at
+// its own pace.
 func TestSendFile(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		content := random(5<<20, 3)
@@ -239,7 +239,7 @@ func TestSendFile(t *testing.T) {
 	})
 }
 
-// TestSendFileFails sends more than a file has, and a file that is closed: the connection
+// TestSendFileFails sends more bytes than a file has, and a closed file: the connection
 // ends with the reason.
 func TestSendFileFails(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
@@ -268,10 +268,10 @@ func TestSendFileFails(t *testing.T) {
 	})
 }
 
-// pair is a connection of a proxy, and the one that it dialled.
+// pair is a connection of a proxy and the connection that it dialled.
 type pair struct {
-	sides [2]*Conn // the callbacks of both never overlap
-	ended int      // how many have ended their direction
+	sides [2]*Conn // the callbacks of the two never overlap
+	ended int      // how many of them have ended their direction
 	over  bool
 }
 
@@ -282,7 +282,7 @@ func (p *pair) other(c *Conn) *Conn {
 	return p.sides[0]
 }
 
-// proxy joins each connection of a server with one to the address.
+// proxy connects each connection of a server to the address.
 func proxy(t testing.TB, address string) Handler {
 	of := func(c *Conn) *pair { return c.Value().(*pair) }
 	h := Handler{
@@ -335,8 +335,8 @@ func proxy(t testing.TB, address string) Handler {
 	return dials
 }
 
-// TestProxy sends megabytes both ways through a proxy, with readers that are slow on
-// either side.
+// TestProxy sends megabytes in both directions through a proxy, with slow readers on either
+// side.
 func TestProxy(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -355,7 +355,7 @@ func TestProxy(t *testing.T) {
 				}
 				go func() { _, _ = c.Write(down); _ = c.(*net.TCPConn).CloseWrite() }()
 				go func() {
-					time.Sleep(20 * time.Millisecond) // let the other side run full
+					time.Sleep(20 * time.Millisecond) // let the buffers of the other side fill up
 					p, _ := io.ReadAll(c)
 					ups <- p
 					_ = c.Close()
@@ -394,7 +394,7 @@ func TestProxy(t *testing.T) {
 	})
 }
 
-// TestNew serves a listener that exists, of each kind, and none.
+// TestNew serves existing listeners of each kind, and no listener.
 func TestNew(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		path := socketPath(t)
@@ -441,7 +441,7 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// TestNewLeavesTheListener gives New what it refuses.
+// TestNewLeavesTheListener passes listeners to New that it refuses.
 func TestNewLeavesTheListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -451,7 +451,7 @@ func TestNewLeavesTheListener(t *testing.T) {
 	hidden := struct{ net.Listener }{ln}
 	for _, m := range []Mode{ModeRing, ModeEpoll} {
 		if _, err := New(hidden, Handler{}, Options{Mode: m}); err == nil {
-			t.Errorf("%v: a server on a listener without a descriptor", m)
+			t.Errorf("%v: New accepted a listener without a descriptor", m)
 		}
 	}
 	go func() {
@@ -466,8 +466,8 @@ func TestNewLeavesTheListener(t *testing.T) {
 	_ = c.Close()
 }
 
-// TestEnroll hands over connections of net and unet in both roles, by TCP and Unix
-// sockets, and to a server that ends.
+// TestEnroll passes connections of net and unet in both roles, over TCP and Unix sockets,
+// and passes one to a server that ends.
 func TestEnroll(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s, err := New(nil, Handler{OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}, o)
@@ -530,12 +530,12 @@ func TestEnroll(t *testing.T) {
 		if _, err := s.Enroll(nc, ConnOptions{}); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a server that has ended: %v", err)
 		}
-		exchange(t, nc, []byte("as it was"))
+		exchange(t, nc, []byte("still usable"))
 	})
 }
 
 // TestEnrollWhileEnding enrolls connections while the server ends: each is refused and
-// stays the caller's, or is opened and closed.
+// stays with the caller, or is opened and closed.
 func TestEnrollWhileEnding(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for range 20 {

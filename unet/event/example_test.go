@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// A server that answers in capitals.
+// A server that replies in capitals.
 func Example() {
 	s, err := event.Listen("tcp", "127.0.0.1:0", event.Handler{
 		OnData: func(c *event.Conn, data []byte) {

@@ -33,11 +33,11 @@ func (s *Server) onLoops(t *testing.T, f func(l *loop)) {
 	for _, d := range r.all {
 		l, done := d.base(), make(chan struct{})
 		l.post(func() { f(l); close(done) })
-		receive(t, "answer of the loop", done)
+		receive(t, "end of the function on the loop", done)
 	}
 }
 
-// smallBuffers lets the system buffer little of connections that are accepted.
+// smallBuffers makes the system buffer few bytes for accepted connections.
 func smallBuffers() *net.ListenConfig {
 	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -48,8 +48,7 @@ func smallBuffers() *net.ListenConfig {
 	}}
 }
 
-// noneLeft checks that slots and buffers are back, but for those of one idle
-// connection.
+// noneLeft checks that all slots and buffers are free, except those of one idle connection.
 func (s *Server) noneLeft(t *testing.T) {
 	t.Helper()
 	left := 0
@@ -72,8 +71,8 @@ func (s *Server) noneLeft(t *testing.T) {
 	}
 }
 
-// TestLoopMovesToAnotherThread makes the loop believe, again and again, that it
-// runs on another thread than the one that armed the receives.
+// TestLoopMovesToAnotherThread repeatedly makes the loop believe that it runs on another
+// thread than the one that armed the receives.
 func TestLoopMovesToAnotherThread(t *testing.T) {
 	needRing(t)
 	s := start(t, echoes(), Options{Mode: ModeRing, Loops: 1})
@@ -92,7 +91,7 @@ func TestLoopMovesToAnotherThread(t *testing.T) {
 			}
 		})
 	}
-	// A turn takes long where the clients share one processor with the loop.
+	// An iteration takes long where the clients share one processor with the loop.
 	before := s.Stats().Rearms
 	for end := time.Now().Add(testPatience / 2); s.Stats().Rearms <= before+50; {
 		s.onLoops(t, func(l *loop) {
@@ -111,10 +110,10 @@ func TestLoopMovesToAnotherThread(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNoDescriptorsLeft runs a child that has no descriptors for connections.
+// TestNoDescriptorsLeft runs a child without descriptors for connections.
 func TestNoDescriptorsLeft(t *testing.T) {
 	if os.Getenv(envChild) != "" {
-		// The kernel takes the limit of the time when an accept is armed.
+		// The kernel uses the limit at the time when an accept is armed.
 		limit := syscall.Rlimit{Cur: 200, Max: 200}
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
@@ -130,7 +129,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// useUp opens descriptors until there are none, and returns what closes them.
+// useUp opens descriptors until none are left, and returns a function that closes them.
 func useUp(t *testing.T) (release func()) {
 	t.Helper()
 	var fds []int
@@ -174,7 +173,7 @@ func noDescriptorsLeft(t *testing.T, o Options) {
 	await(t, "accepting was tried again", func() bool { return s.Stats().AcceptRetries >= 3 })
 	begin, retries := time.Now(), s.Stats().AcceptRetries
 	exchange(t, first, []byte("still served"))
-	time.Sleep(100 * time.Millisecond) // a loop that spins shows
+	time.Sleep(100 * time.Millisecond) // a loop that spins has a high count
 	if n, d := s.Stats().AcceptRetries-retries, time.Since(begin); n > uint64(d/firstPause)*4+4 {
 		t.Errorf("accepting was tried %d times in %v", n, d)
 	}
@@ -192,8 +191,8 @@ func noDescriptorsLeft(t *testing.T, o Options) {
 	}
 }
 
-// backlogIsServed shuts a server down while connections wait that it could not
-// accept for want of descriptors.
+// backlogIsServed shuts a server down while connections wait that it could not accept
+// because it had no descriptors.
 func backlogIsServed(t *testing.T, o Options) {
 	s := start(t, echoes(), o)
 	exchange(t, dial(t, s), []byte("before"))
@@ -215,7 +214,7 @@ func backlogIsServed(t *testing.T, o Options) {
 			t.Fatal(err)
 		}
 	}
-	// By now it pauses for so long that it will not try in time.
+	// By now the server pauses for so long that it does not try again in time.
 	await(t, "accepting was tried again", func() bool { return s.Stats().AcceptRetries >= 5 })
 	release()
 	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
@@ -230,10 +229,10 @@ func backlogIsServed(t *testing.T, o Options) {
 		_ = f.Close()
 	}
 	cancel()
-	<-ended // The first connection stays open: that it was given up is right.
+	<-ended // The first connection stays open: it is correct that the server gave it up.
 }
 
-// TestBrokenRing ends the connections of a loop that cannot go on.
+// TestBrokenRing ends the connections of a loop whose ring has failed.
 func TestBrokenRing(t *testing.T) {
 	needRing(t)
 	for _, w := range []Wait{WaitAuto, WaitNetpoller} {
@@ -251,7 +250,7 @@ func testBrokenRing(t *testing.T, w Wait) {
 	broken := errors.New("broken")
 	l := s.engine.(*loops).all[0].(*ringLoop)
 	if err := s.Err(); err != nil {
-		t.Errorf("a server that works: %v", err)
+		t.Errorf("Err of a working server: %v", err)
 	}
 	l.post(func() { l.fail(broken) })
 	if err := receive(t, "OnClose", closed); !errors.Is(err, broken) {
@@ -261,17 +260,17 @@ func testBrokenRing(t *testing.T, w Wait) {
 	if err := s.Err(); !errors.Is(err, broken) {
 		t.Errorf("Err is %v", err)
 	}
-	await(t, "the connection is gone", func() bool { return s.Stats().Open == 0 })
+	await(t, "the connection is closed", func() bool { return s.Stats().Open == 0 })
 	if err := s.Shutdown(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("Shutdown answers %v", err)
+		t.Errorf("Shutdown returned %v", err)
 	}
 	if err := s.Close(); !errors.Is(err, broken) {
-		t.Errorf("Close answers %v", err)
+		t.Errorf("Close returned %v", err)
 	}
 }
 
-// TestOneLoopFails lets one of three loops fail: that is an error of the server,
-// whose other loops go on.
+// TestOneLoopFails lets one of three loops fail: the server reports the error, and its
+// other loops continue.
 func TestOneLoopFails(t *testing.T) {
 	for _, mode := range []Mode{ModeRing, ModeEpoll} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -297,13 +296,13 @@ func TestOneLoopFails(t *testing.T) {
 				exchange(t, dial(t, s), random(1000, uint64(i)))
 			}
 			if err := s.Close(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "loop 2 of 3") {
-				t.Errorf("Close answers %v", err)
+				t.Errorf("Close returned %v", err)
 			}
 		})
 	}
 }
 
-// TestTimersOfClosedConnections wants no timer of a connection that is gone.
+// TestTimersOfClosedConnections checks that no timer of a closed connection is left.
 func TestTimersOfClosedConnections(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		h := echoes()
@@ -356,7 +355,7 @@ func TestTimerHeap(t *testing.T) {
 			first := h[0]
 			for _, at := range want {
 				if at.Before(first.at) {
-					t.Fatalf("%v is the first, and there is %v", first.at, at)
+					t.Fatalf("%v is the first entry, want %v", first.at, at)
 				}
 			}
 			h.remove(first.c)
@@ -373,8 +372,8 @@ func TestTimerHeap(t *testing.T) {
 	}
 }
 
-// TestOperationsEndUnasked cancels what the loop has in flight behind its back,
-// as the kernel does with the operations of a thread that exited.
+// TestOperationsEndUnasked cancels the operations of a loop from outside, as the kernel
+// does when a thread exits.
 func TestOperationsEndUnasked(t *testing.T) {
 	needRing(t)
 	const total = 8 << 20
@@ -405,8 +404,8 @@ func TestOperationsEndUnasked(t *testing.T) {
 	exchange(t, first, random(10_000, 3))
 }
 
-// TestCancellationsArePaced answers cancellations of a receive and of a connection with
-// EALREADY: the loop repeats them after a pause, and not in each turn.
+// TestCancellationsArePaced completes the cancellations of a receive and of a connection
+// with EALREADY: the loop repeats them after a pause, not in each iteration.
 func TestCancellationsArePaced(t *testing.T) {
 	needRing(t)
 	opened := make(chan struct{})
@@ -431,7 +430,7 @@ func TestCancellationsArePaced(t *testing.T) {
 			t.Errorf("repeated after %v", l.delayAt.Sub(begin))
 		}
 	})
-	await(t, "the cancellations may be repeated", func() bool {
+	await(t, "the time to repeat the cancellations has come", func() bool {
 		canceling, ending := paced()
 		return !canceling && !ending
 	})

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// smallBuffers has no sockets of ours to set.
+// smallBuffers does nothing on other systems.
 func smallBuffers() *net.ListenConfig { return nil }
 
-// noneLeft has nothing to look at without rings.
+// noneLeft does nothing: other systems have no rings.
 func (s *Server) noneLeft(*testing.T) {}

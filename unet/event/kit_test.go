@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// testPatience is how long a test waits for what must happen.
+// testPatience is how long a test waits for an event that must happen.
 const testPatience = time.Minute
 
 // overModes runs test with each backend.
@@ -37,7 +37,7 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if testing.Short() && m.name == "epoll-loops" {
-				t.Skip("what loops and epoll ask of the kernel, in another order: without -short")
+				t.Skip("makes the same system calls as the other modes: not with -short")
 			}
 			switch m.o.Mode {
 			case ModeRing:
@@ -53,7 +53,7 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 	}
 }
 
-// needRing skips a test where io_uring cannot carry a server.
+// needRing skips a test where io_uring lacks a feature that a server needs.
 func needRing(t testing.TB) {
 	t.Helper()
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
@@ -67,7 +67,7 @@ func needEpoll(t testing.TB) {
 	}
 }
 
-// start starts a server on the loopback, which is closed when the test ends.
+// start starts a server on the loopback interface; the end of the test closes it.
 func start(t testing.TB, h Handler, o Options) *Server {
 	t.Helper()
 	return startOn(t, "tcp", "127.0.0.1:0", h, o)
@@ -81,7 +81,7 @@ func startOn(t testing.TB, network, address string, h Handler, o Options) *Serve
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != s.Err() {
-			t.Errorf("close: %v, and the server's error is %v", err, s.Err())
+			t.Errorf("Close returned %v, Err %v", err, s.Err())
 		}
 		if n := s.Stats().Open; n != 0 {
 			t.Errorf("%d connections are open after Close", n)
@@ -90,7 +90,7 @@ func startOn(t testing.TB, network, address string, h Handler, o Options) *Serve
 	return s
 }
 
-// dial connects to a server; the connection is closed when the test ends.
+// dial connects to a server; the end of the test closes the connection.
 func dial(t testing.TB, s *Server) net.Conn {
 	t.Helper()
 	c, err := net.Dial(s.Addr().Network(), s.Addr().String())
@@ -104,7 +104,7 @@ func dial(t testing.TB, s *Server) net.Conn {
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 
-// echoes is a handler that sends back what comes.
+// echoes is a handler that sends all data back.
 func echoes() Handler {
 	return Handler{OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}
 }
@@ -117,7 +117,7 @@ func random(n int, seed uint64) []byte {
 	return p
 }
 
-// exchange sends p, reads as much, and compares.
+// exchange sends p, reads as many bytes, and compares.
 func exchange(t testing.TB, c net.Conn, p []byte) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testPatience); !cond(); {
 		if time.Now().After(end) {
-			t.Fatalf("after %v still not: %s", testPatience, what)
+			t.Fatalf("not true after %v: %s", testPatience, what)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}

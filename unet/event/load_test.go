@@ -20,8 +20,8 @@ func openFDs() int {
 	return len(entries)
 }
 
-// TestManyConnections connects and closes, half of the time with a reset, and
-// looks for what was left behind.
+// TestManyConnections connects and closes, half of the time with a reset, and checks that
+// nothing is left.
 func TestManyConnections(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		total := 100_000 / 5 // for each mode
@@ -68,7 +68,7 @@ func TestZeroAllocationsPerEcho(t *testing.T) {
 	}
 	overModes(t, func(t *testing.T, o Options) {
 		if o.Mode == ModeNet {
-			return // package net's own
+			return // allocations of package net
 		}
 		allocationsPerEcho(t, o)
 	})

@@ -65,7 +65,7 @@ func fallback() string {
 	return "net"
 }
 
-// envChild makes TestWhereRingsAreForbidden the child of itself.
+// envChild makes the test binary a child of TestWhereRingsAreForbidden.
 const envChild = "RINGSIDE_TEST_CHILD"
 
 func TestWhereRingsAreForbidden(t *testing.T) {
@@ -103,8 +103,8 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// TestTrace finds the labels in a profile of goroutines and the regions in a trace, if the
-// option is set, and only then.
+// TestTrace checks that a goroutine profile has the labels, and the trace the regions,
+// exactly when the option is set.
 func TestTrace(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, on := range []bool{false, true} {
@@ -120,7 +120,7 @@ func TestTrace(t *testing.T) {
 				t.Errorf("Trace %v: labels in the profile: %v", on, got)
 			}
 			if err := trace.Start(&events); err != nil {
-				t.Skipf("needs an execution trace, which is being taken already: %v", err)
+				t.Skipf("needs an execution trace, but one is already running: %v", err)
 			}
 			exchange(t, c, []byte("y"))
 			trace.Stop()

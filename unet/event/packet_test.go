@@ -51,7 +51,7 @@ func echoPackets(t testing.TB) PacketHandler {
 	}
 }
 
-// packetClient is a socket of package net; it is closed when the test ends.
+// packetClient returns a socket of package net; the end of the test closes it.
 func packetClient(t testing.TB, network, address string) net.PacketConn {
 	t.Helper()
 	pc, err := net.ListenPacket(network, address)
@@ -64,7 +64,7 @@ func packetClient(t testing.TB, network, address string) net.PacketConn {
 }
 
 // TestPacketEcho exchanges datagrams of all lengths, one after the other, with several
-// clients at a time.
+// clients at once.
 func TestPacketEcho(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, network := range []string{"udp", "udp4", "udp6", "unixgram"} {
@@ -112,7 +112,7 @@ func TestPacketEcho(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				await(t, "28 datagrams are counted", func() bool {
+				await(t, "the Stats count 28 datagrams", func() bool {
 					st := c.Server().Stats()
 					return st.PacketsReceived == 28 && st.PacketsSent == 28
 				})
@@ -121,7 +121,7 @@ func TestPacketEcho(t *testing.T) {
 	})
 }
 
-// TestPacketWildcard has the system choose the address of the answers.
+// TestPacketWildcard lets the system choose the source address of the replies.
 func TestPacketWildcard(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp", ":0", echoPackets(t), o)
@@ -136,8 +136,8 @@ func TestPacketWildcard(t *testing.T) {
 	})
 }
 
-// TestPacketBurst sends datagrams before it reads an answer, in several goroutines, fewer
-// than socket buffers hold: no answer is missing, and they come in order.
+// TestPacketBurst sends datagrams before it reads a reply, from several goroutines, fewer
+// than the socket buffers hold: no reply is missing, and they arrive in order.
 func TestPacketBurst(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp", "127.0.0.1:0", echoPackets(t), o)
@@ -169,14 +169,14 @@ func TestPacketBurst(t *testing.T) {
 	})
 }
 
-// TestPacketsFromGoroutines has goroutines send, also while the loop sleeps.
+// TestPacketsFromGoroutines sends from goroutines, also while the loop sleeps.
 func TestPacketsFromGoroutines(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o)
 		pc := packetClient(t, "udp", "127.0.0.1:0")
 		to := peerOf(pc.LocalAddr())
 		const senders, each = 4, 100
-		credit := make(chan struct{}, 20) // what the socket buffer holds
+		credit := make(chan struct{}, 20) // as many as the socket buffer holds
 		var wg sync.WaitGroup
 		for range senders {
 			wg.Go(func() {
@@ -199,7 +199,7 @@ func TestPacketsFromGoroutines(t *testing.T) {
 	})
 }
 
-// TestPacketErrors wants the errors of package net.
+// TestPacketErrors compares errors with those of package net.
 func TestPacketErrors(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp4", "127.0.0.1:0", PacketHandler{}, o)
@@ -231,7 +231,7 @@ func TestPacketErrors(t *testing.T) {
 			t.Errorf("a connected socket: %v", err)
 		}
 		if _, err := connected.Write(nil); err != nil {
-			t.Errorf("it is not the caller's any more: %v", err)
+			t.Errorf("Close of an enrolled socket: %v", err)
 		}
 		_ = c.Close()
 		if _, err := c.WriteTo([]byte("x"), peerOf(c.LocalAddr())); !errors.Is(err, net.ErrClosed) {
@@ -252,8 +252,8 @@ func udpAddr(t testing.TB, s string) net.Addr {
 	return a
 }
 
-// TestPacketClose wants OnClose once for each socket, from Close, the server's Close and
-// Shutdown, and the address to be free afterwards.
+// TestPacketClose checks that OnClose is called once for each socket, after Close, the
+// server's Close and Shutdown, and that the address is free afterwards.
 func TestPacketClose(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, how := range []string{"Close", "server's Close", "Shutdown"} {
@@ -299,7 +299,7 @@ func TestPacketClose(t *testing.T) {
 	})
 }
 
-// TestPacketShutdown wants datagrams that had arrived to be answered.
+// TestPacketShutdown checks that datagrams that had arrived get replies.
 func TestPacketShutdown(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		const n = 30
@@ -344,7 +344,7 @@ func TestPacketShutdown(t *testing.T) {
 	})
 }
 
-// TestEnrollPacket takes over sockets of package net, for UDP and Unix.
+// TestEnrollPacket enrolls sockets of package net, UDP and Unix.
 func TestEnrollPacket(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o).Server()
@@ -366,8 +366,8 @@ func TestEnrollPacket(t *testing.T) {
 	})
 }
 
-// TestPacketPanics wants a panic with OnPanic set, and runtime.Goexit, to end the call
-// only.
+// TestPacketPanics checks that a panic with OnPanic set, and runtime.Goexit, end only the
+// call.
 func TestPacketPanics(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var panics atomic.Int32
@@ -396,17 +396,18 @@ func TestPacketPanics(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n, _, err := pc.ReadFrom(buf); string(buf[:n]) != word {
-				t.Fatalf("%q, %v; want %q", buf[:n], err, word)
+				t.Fatalf("got %q, %v; want %q", buf[:n], err, word)
 			}
 		}
 		if panics.Load() != 7 {
-			t.Errorf("%d panics", panics.Load())
+			t.Errorf("OnPanic was called %d times", panics.Load())
 		}
 	})
 }
 
-// TestUnixPeers wants datagrams to abstract names and from sockets without a name, an
-// error for a receiver that has no room or is not there, and one for too long datagrams.
+// TestUnixPeers checks datagrams to abstract names and from sockets without a name, the
+// error for a receiver that is full or missing, and the error for a datagram that is too
+// long.
 func TestUnixPeers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs abstract names")
@@ -459,7 +460,7 @@ func TestUnixPeers(t *testing.T) {
 			t.Errorf("from %+v", p.from)
 		}
 		if err := receive(t, "error", failed); !errors.Is(err, syscall.ENOENT) {
-			t.Errorf("to a name that is not there: %v", err)
+			t.Errorf("to a missing name: %v", err)
 		}
 		if _, err := unnamed.Write(make([]byte, 70_000)); err != nil {
 			t.Fatal(err)
@@ -468,18 +469,18 @@ func TestUnixPeers(t *testing.T) {
 			t.Errorf("a datagram that is too long: %v", err)
 		}
 		if name, _ := c.Server().Backend(); name == ModeNet.String() {
-			return // it waits for room
+			return // the datagram waits for space
 		}
 		for i := 0; ; i++ {
 			_, err := c.WriteTo([]byte("x"), peerOf(abstract.LocalAddr()))
-			if err == nil && len(failed) > 0 { // the loop was busy, and has sent it
+			if err == nil && len(failed) > 0 { // the loop was busy and has sent it since
 				err = <-failed
 			}
 			if errors.Is(err, syscall.EAGAIN) {
 				break
 			}
 			if err != nil || i > 10_000 {
-				t.Fatalf("to a receiver without room, after %d: %v", i, err)
+				t.Fatalf("to a full receiver, after %d: %v", i, err)
 			}
 		}
 	})

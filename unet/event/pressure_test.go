@@ -15,11 +15,11 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestPeerThatDoesNotRead writes to an echo server without reading: the server
-// must stop reading, hold a bounded amount, and lose nothing.
+// TestPeerThatDoesNotRead writes to an echo server without reading: the server must stop
+// reading, hold a bounded number of bytes, and lose none.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers() // or the system takes MiB
+		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers() // otherwise the system buffers MiB
 		var most, longest atomic.Int64
 		var refused atomic.Int64
 		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
@@ -34,7 +34,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 		_ = buffered.SetReadBuffer(64 << 10)
 		_ = buffered.SetWriteBuffer(64 << 10)
 		var sent []byte
-		full := false // a slow machine may take no more, either
+		full := false // a slow machine may also accept no more
 		for end := time.Now().Add(testPatience); !full; {
 			p := random(64<<10, uint64(len(sent)))
 			_ = c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -66,7 +66,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestWritable pushes from OnOpen and OnWritable as much as is accepted.
+// TestWritable writes from OnOpen and OnWritable as much as is accepted.
 func TestWritable(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit = 10_000
@@ -116,7 +116,7 @@ func TestPauseRead(t *testing.T) {
 		}
 		c.PauseRead()
 		_, _ = client.Write([]byte("two"))
-		time.Sleep(5 * time.Millisecond) // it may arrive before the pause, or after
+		time.Sleep(5 * time.Millisecond) // the data may arrive before the pause, or after
 		c.ResumeRead()
 		if p := receive(t, "data", got); string(p) != "two" {
 			t.Errorf("%q", p)
@@ -163,7 +163,7 @@ func TestTimer(t *testing.T) {
 		_, _ = c.Write([]byte("x"))
 		select {
 		case <-fired:
-			t.Error("a timer that was stopped fired, or one fired twice")
+			t.Error("a stopped timer fired, or a timer fired twice")
 		case <-time.After(50 * time.Millisecond):
 		}
 	})
@@ -199,13 +199,12 @@ func TestDoValueAndAddresses(t *testing.T) {
 	})
 }
 
-// TestFullDuplex lets both sides send more than any buffer holds before either
-// reads: without SetFullDuplex the server stops reading, with it the peer gets all
-// through.
+// TestFullDuplex lets both sides send more than all buffers hold before either reads.
+// Without SetFullDuplex the server stops reading; with it the peer's data gets through.
 func TestFullDuplex(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
-		o.Buffers, o.BufferSize = 16, 1000 // which may be read before reading stops
+		o.Buffers, o.BufferSize = 16, 1000 // these bytes may be read before reading stops
 		total := ringtest.Rounds(8<<20, 2<<20)
 		down := random(total, 6)
 		up := random(total, 7)
@@ -232,7 +231,7 @@ func TestFullDuplex(t *testing.T) {
 				OnEOF:      func(*Conn) { received <- got },
 				OnWritable: push,
 			}, o)
-			// The kernel lets buffers grow unless they are set before connecting.
+			// The kernel grows buffers unless they are set before connecting.
 			c, err := (&net.Dialer{Control: smallBuffers().Control}).Dial("tcp", s.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -260,19 +259,19 @@ func TestFullDuplex(t *testing.T) {
 	})
 }
 
-// TestTurnBytes has one peer send without end and a function of another connection run in
-// each turn: between two of its calls, which may belong to the end of one turn and the
-// beginning of the next, the first one must not get more than two budgets.
+// TestTurnBytes lets one peer send without end and runs a function of another connection in
+// each iteration. Between two of its calls, which may belong to the end of one iteration
+// and the beginning of the next, the first connection must not get more than two budgets.
 func TestTurnBytes(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		if o.Mode == ModeNet {
-			t.Skip("package net has no turns")
+			t.Skip("needs a backend with event loops")
 		}
 		const budget, piece = 32 << 10, 4 << 10
 		o.TurnBytes, o.Loops = budget, 1
-		var total, first, before, most, turns int // of the loop
+		var total, first, before, most, turns int // on the loop
 		over := make(chan bool)
-		const enough = 8 << 20 // after the first turn
+		const enough = 8 << 20 // after the first iteration
 		var turn func(c *Conn)
 		turn = func(c *Conn) {
 			most = max(most, total-before)
@@ -303,7 +302,7 @@ func TestTurnBytes(t *testing.T) {
 		}
 		receive(t, "end of the stream", over)
 		if most > 2*(budget+piece) {
-			t.Errorf("OnData got %d bytes of a connection in one of %d turns, the budget is %d", most, turns, budget)
+			t.Errorf("OnData got %d bytes of a connection in one of %d iterations, the budget is %d", most, turns, budget)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestRestrictedRing tries what the ring of a restricted server refuses; what it
-// must not refuse is in all tests that run over modes.
+// TestRestrictedRing tries operations that the ring of a restricted server refuses. All
+// tests that run in every mode cover the operations that it must not refuse.
 func TestRestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	r := ringtest.Open(t, &uring.Options{Entries: 8, Restrict: &ringRestrictions})

@@ -20,8 +20,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestShutdownLosesNothing shuts down while requests are on their way: each
-// client gets back all that it had sent before.
+// TestShutdownLosesNothing shuts down while requests are in flight: each client gets back
+// all that it had sent before.
 func TestShutdownLosesNothing(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var closed atomic.Int64
@@ -72,7 +72,7 @@ func TestShutdownLosesNothing(t *testing.T) {
 	})
 }
 
-// TestShutdownAsksTheHandler lets the handler say goodbye.
+// TestShutdownAsksTheHandler lets the handler send a last message.
 func TestShutdownAsksTheHandler(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		opened := make(chan struct{}, 1)
@@ -98,7 +98,8 @@ func TestShutdownAsksTheHandler(t *testing.T) {
 	})
 }
 
-// TestShutdownGivesUp ends with its context although a peer stays.
+// TestShutdownGivesUp checks that Shutdown ends with its context although a peer stays
+// connected.
 func TestShutdownGivesUp(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		opened, closed := make(chan struct{}, 1), make(chan error, 1)
@@ -119,7 +120,7 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-// TestCloseWhileBusy closes under load, again and again.
+// TestCloseWhileBusy closes under load, repeatedly.
 func TestCloseWhileBusy(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for round := range 5 {
@@ -164,8 +165,8 @@ func TestCloseWhileBusy(t *testing.T) {
 	})
 }
 
-// counting checks that a stream counts, in words of eight bytes, and leaves none out. It
-// looks at every 64th word and at the last of each piece: a hole displaces all that follow.
+// counting checks that a stream counts in words of eight bytes without a gap. It checks
+// every 64th word and the last of each piece: a gap shifts all words that follow.
 type counting struct {
 	next uint64
 	part []byte
@@ -176,7 +177,7 @@ func (s *counting) check(p []byte) error {
 	words := len(s.part) / 8
 	for i := 0; i < words; i = max(i+1, min(i+64, words-1)) {
 		if v, want := binary.LittleEndian.Uint64(s.part[8*i:]), s.next+uint64(i); v != want {
-			return fmt.Errorf("after %d bytes come those of %d", want*8, v*8)
+			return fmt.Errorf("at offset %d the stream continues with offset %d", want*8, v*8)
 		}
 	}
 	s.next += uint64(words)
@@ -184,12 +185,12 @@ func (s *counting) check(p []byte) error {
 	return nil
 }
 
-// goesOn is a handler that goes on after OnShutdown until it has got more more
-// bytes, then closes. Each stream must count.
+// goesOn is a handler that continues after OnShutdown until it has received the given
+// number of further bytes, and then closes. Each stream must count.
 func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int64) {
 	type session struct {
 		counting
-		left int // after OnShutdown, and 1
+		left int // after OnShutdown, plus 1
 	}
 	of := func(c *Conn) *session { return c.Value().(*session) }
 	opened = new(atomic.Int64)
@@ -215,8 +216,8 @@ func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int6
 	}, opened
 }
 
-// TestShutdownWhilePeersSend shuts down while peers send without end: what they
-// send before and after OnShutdown has no hole.
+// TestShutdownWhilePeersSend shuts down while peers send without end: the bytes that they
+// send before and after OnShutdown have no gap.
 func TestShutdownWhilePeersSend(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for range ringtest.Rounds(4, 2) {
@@ -252,8 +253,8 @@ func TestShutdownWhilePeersSend(t *testing.T) {
 	})
 }
 
-// foreignClient sends words that count as fast as it can, and checks that what
-// comes back counts too. It says how much came.
+// foreignClient sends words that count, as fast as it can, and checks that the words that
+// come back count too. It prints how many bytes came back.
 const foreignClient = `
 import array, socket, sys, threading
 c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
@@ -286,8 +287,8 @@ except ConnectionResetError:
 print("got", got * 8)
 `
 
-// TestShutdownWithForeignClients has clients in another language send while the
-// server shuts down. It echoes.
+// TestShutdownWithForeignClients runs clients in another language that send while the
+// server shuts down. The server echoes.
 func TestShutdownWithForeignClients(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -330,13 +331,13 @@ func TestShutdownWithForeignClients(t *testing.T) {
 	})
 }
 
-// TestShutdownUnderAFlood ends while clients go on connecting: as soon as one is
-// accepted there is another. When its context is over Shutdown opens no more.
+// TestShutdownUnderAFlood ends while clients keep connecting: each accepted connection is
+// followed by another. When its context is done, Shutdown opens no more connections.
 func TestShutdownUnderAFlood(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, bounded := range []bool{false, true} {
 			var opened, late atomic.Int64
-			var over, stop atomic.Bool // the context is over; the flood ends
+			var over, stop atomic.Bool // the context is done; the flood ends
 			var s *Server
 			next := func() {
 				if stop.Load() {
@@ -368,7 +369,7 @@ func TestShutdownUnderAFlood(t *testing.T) {
 				next()
 			}
 			giveUp := time.AfterFunc(testPatience/2, func() {
-				t.Error("the flood keeps the server from its end")
+				t.Error("Shutdown does not return under the flood")
 				stop.Store(true)
 			})
 			await(t, "connections", func() bool { return opened.Load() > 50 })
@@ -383,9 +384,10 @@ func TestShutdownUnderAFlood(t *testing.T) {
 			}
 			giveUp.Stop()
 			cancel()
-			// What a slow machine opens until Shutdown has noticed is not counted.
+			// Connections that a slow machine opens before Shutdown notices are not
+			// counted.
 			if n := late.Load(); n > 500 {
-				t.Errorf("%d connections were opened when the context was over", n)
+				t.Errorf("%d connections were opened after the context was done", n)
 			}
 		}
 	})

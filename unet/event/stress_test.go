@@ -19,11 +19,10 @@ import (
 	"time"
 )
 
-// TestStress has many connections exchange random bytes while handlers stall,
-// timers move, deadlines pass, reading pauses and sides close half or whole. No
-// byte may be lost or changed as long as the connection is not broken, no reader may
-// be left waiting, and each connection ends once. RINGSIDE_STRESS sets the duration,
-// for example 5m.
+// TestStress exchanges random bytes on many connections while handlers stall, timers are
+// reset, deadlines pass, reading pauses and sides close half or whole connections. No byte
+// may be lost or changed unless the connection is broken, no reader may wait for ever, and
+// each connection ends once. RINGSIDE_STRESS sets the duration, for example 5m.
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {
@@ -70,8 +69,7 @@ func stress(t *testing.T, o Options, long time.Duration) {
 	b.workers.Wait()
 }
 
-// busyServer answers with what came, in several ways; the first byte of a stream
-// chooses.
+// busyServer sends data back in several ways; the first byte of a stream chooses.
 type busyServer struct {
 	t              *testing.T
 	opened, closed atomic.Int64
@@ -91,7 +89,7 @@ type session struct {
 	way    byte
 	known  bool
 	bytes  int
-	ended  bool // by OnClose
+	ended  bool // set by OnClose
 	r      *rand.Rand
 	pieces chan []byte
 	room   chan struct{}
@@ -158,7 +156,7 @@ func (b *busyServer) data(c *Conn, p []byte) {
 		s.pieces <- bytes.Clone(p)
 		return
 	}
-	// It is closed when the peer broke it; the peer notices what is missing.
+	// The connection is closed when the peer broke it; the peer notices the missing bytes.
 	if _, err := c.Write(p); err != nil && !errors.Is(err, net.ErrClosed) {
 		b.t.Errorf("write: %v", err)
 	}
@@ -167,7 +165,7 @@ func (b *busyServer) data(c *Conn, p []byte) {
 	}
 }
 
-// eof ends the stream when all is answered.
+// eof ends the stream when all replies are sent.
 func (b *busyServer) eof(c *Conn) {
 	if s := c.Value().(*session); s.pieces != nil {
 		close(s.pieces)
@@ -177,7 +175,7 @@ func (b *busyServer) eof(c *Conn) {
 	_ = c.Close()
 }
 
-// echoPieces writes what OnData got, from a thread that ends with the goroutine.
+// echoPieces writes the data of OnData from a thread that ends with the goroutine.
 func echoPieces(c *Conn, room chan struct{}, pieces chan []byte) {
 	runtime.LockOSThread()
 	for p := range pieces {
@@ -187,7 +185,7 @@ func echoPieces(c *Conn, room chan struct{}, pieces chan []byte) {
 				break
 			}
 			if err != ErrFull {
-				return // A remaining piece has no reader: the connection broke.
+				return // A remaining piece has no reader: the connection was broken.
 			}
 			<-room
 		}
@@ -222,14 +220,15 @@ func stressClient(t *testing.T, s *Server, r *rand.Rand) {
 		_ = c.SetLinger(r.IntN(2) - 1)
 		_ = c.Close()
 	case way == wayCloses && len(sent) > 3000:
-		// What the server had not read breaks what it sent.
+		// Data that the server had not read causes a reset, which discards data that it
+		// sent.
 	case err != io.EOF || len(got) != want:
 		t.Errorf("way %d: %d of %d bytes came back: %v", way, len(got), want, err)
 	}
 }
 
-// sendSlowly writes p in pieces, with pauses and deadlines that pass, and ends
-// the direction.
+// sendSlowly writes p in pieces, with pauses and deadlines that pass, and closes its
+// direction.
 func sendSlowly(t *testing.T, c *net.TCPConn, p []byte, r *rand.Rand, mayFail bool) {
 	for end := time.Now().Add(testPatience); len(p) > 0; {
 		_ = c.SetWriteDeadline(time.Now().Add(time.Duration(r.IntN(int(3 * time.Millisecond)))))
@@ -248,8 +247,8 @@ func sendSlowly(t *testing.T, c *net.TCPConn, p []byte, r *rand.Rand, mayFail bo
 	_ = c.CloseWrite()
 }
 
-// readSlowly reads until the end, or n bytes if it is to break off, with pauses
-// and deadlines that pass.
+// readSlowly reads to the end, or n bytes if it breaks off, with pauses and deadlines that
+// pass.
 func readSlowly(c *net.TCPConn, n int, breaks bool, r *rand.Rand) (got []byte, err error) {
 	p := make([]byte, 5000)
 	for end := time.Now().Add(testPatience); !breaks || len(got) < n; {
@@ -266,8 +265,8 @@ func readSlowly(c *net.TCPConn, n int, breaks bool, r *rand.Rand) (got []byte, e
 	return got, nil
 }
 
-// TestThreadsThatExit has goroutines use connections and the server, and end
-// while they are locked to their threads, so that the threads end too.
+// TestThreadsThatExit uses connections and the server from goroutines that end while they
+// are locked to their threads, so that the threads end too.
 func TestThreadsThatExit(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		const conns, size = 8, 8

@@ -21,26 +21,26 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// sweptServer is a server of one run of the sweep, and what it has told.
+// sweptServer is a server for one run of the sweep, with the events that it reported.
 type sweptServer struct {
 	*Server
 	t       *faultsweep.Trial
 	buffers int
-	path    string // of a Unix socket
+	path    string // path of a Unix socket
 
 	mu             sync.Mutex
 	opened, closed int
-	failed         error // why a connection was closed
-	shut           bool  // by the test
+	failed         error // why each connection was closed
+	shut           bool  // closed by the test
 }
 
-// server runs do with a server under faults, and looks at what is left of it: the
-// buffers are all with the kernel, it serves once more or is dead, and it ends.
+// server runs do with a server under faults and checks the server afterwards: the kernel
+// has all buffers, the server works or has failed, and it ends.
 func server(t *faultsweep.Trial, o Options, h Handler, do func(s *sweptServer)) {
 	serverAt(t, "", o, h, do)
 }
 
-// serverAt is server on a Unix socket, if there is a path.
+// serverAt is server on a Unix socket, if path is not empty.
 func serverAt(t *faultsweep.Trial, path string, o Options, h Handler, do func(s *sweptServer)) {
 	s := &sweptServer{t: t, buffers: 4}
 	o.Buffers, o.BufferSize, o.Loops = s.buffers, 512, 1
@@ -86,14 +86,14 @@ func serverAt(t *faultsweep.Trial, path string, o Options, h Handler, do func(s 
 	s.mu.Unlock()
 	s.returned()
 	if s.dead() && s.Err() == nil && !s.shut {
-		t.Errorf("the loop has ended and told nobody")
+		t.Errorf("the loop has ended without reporting it")
 	}
 	t.Judge("the server", s.Close())
 	if s.opened != s.closed {
 		t.Errorf("%d connections were opened, %d closed", s.opened, s.closed)
 	}
-	// What the kernel still tears down of a ring may hold the listener for a moment.
-	t.Await("nobody listens", func() bool {
+	// The kernel may hold the listener for a moment while it tears down a ring.
+	t.Await("the address is free", func() bool {
 		c, err := net.Dial(s.network, s.Addr().String())
 		if err == nil {
 			_ = c.Close()
@@ -103,21 +103,21 @@ func serverAt(t *faultsweep.Trial, path string, o Options, h Handler, do func(s 
 	s.removed()
 }
 
-// ownLoopback is an address of this process alone, so that no other process's test gets
-// the port of a server that has ended.
+// ownLoopback is a loopback address that only this process uses, so that no test of another
+// process gets the port of a server that has ended.
 func ownLoopback() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d.%d:0", 1+pid>>14&0x7f, pid>>7&0x7f, 1+pid&0x7f)
 }
 
-// removed looks whether the file of a Unix socket is gone.
+// removed checks that the file of a Unix socket was removed.
 func (s *sweptServer) removed() {
 	if _, err := os.Lstat(s.path); s.path != "" && err == nil {
-		s.t.Errorf("the file of the socket is still there")
+		s.t.Errorf("the file of the socket still exists")
 	}
 }
 
-// dead reports whether the loop has given up, as it may after what lasts.
+// dead reports whether the loop has failed, as it may after a permanent fault.
 func (s *sweptServer) dead() bool {
 	select {
 	case <-s.engine.done():
@@ -138,7 +138,7 @@ func (s *sweptServer) returned() {
 		l.post(func() {
 			k, err := l.bufs.Available()
 			if err != nil {
-				k = s.buffers // before 6.8 it is not known
+				k = s.buffers // before 6.8 the number is not known
 			}
 			n <- k
 		})
@@ -155,7 +155,7 @@ func (s *sweptServer) returned() {
 	})
 }
 
-// dial connects a client that gives up in time.
+// dial connects a client whose calls time out.
 func (s *sweptServer) dial() net.Conn {
 	c, err := net.Dial(s.network, s.Addr().String())
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *sweptServer) dial() net.Conn {
 	return c
 }
 
-// lost looks at the error of a client: a connection may be lost by faults that do
-// not pass, and never be left waiting.
+// lost checks the error of a client: a fault that is not passing may break a connection,
+// but no client may wait for ever.
 func (s *sweptServer) lost(what string, err error) {
 	var ne net.Error
 	switch c, fired := s.t.Choice(); {
@@ -178,7 +178,7 @@ func (s *sweptServer) lost(what string, err error) {
 	}
 }
 
-// talk sends p and reads the answer until the end of the stream.
+// talk sends p and reads the reply to the end of the stream.
 func (s *sweptServer) talk(p, want []byte) {
 	c := s.dial()
 	if c == nil {
@@ -204,11 +204,11 @@ func (s *sweptServer) talk(p, want []byte) {
 		s.lost("read", err)
 	}
 	if !bytes.HasPrefix(want, got) {
-		s.t.Errorf("the client: %d bytes that are not those of the server", len(got))
+		s.t.Errorf("the client: %d bytes, or other bytes than the server sent", len(got))
 	}
 }
 
-// sweptEcho echoes, again after the faults.
+// sweptEcho echoes, and again after the faults.
 func sweptEcho(path string, o Options) func(*faultsweep.Trial) {
 	p := random(3000, 1)
 	return func(t *faultsweep.Trial) {
@@ -257,7 +257,7 @@ func sweptWrite(o Options) func(*faultsweep.Trial) {
 				default:
 				}
 			},
-			OnEOF:   func(*Conn) {}, // the client does, at once
+			OnEOF:   func(*Conn) {}, // the client closes at once
 			OnClose: func(*Conn, error) { once.Do(func() { close(gone) }) },
 		}
 		server(t, o, h, func(s *sweptServer) { s.talk(nil, p) })
@@ -265,7 +265,7 @@ func sweptWrite(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptLend lends its memory and closes when it has it back.
+// sweptLend passes its memory to WriteFunc and closes when the memory is returned.
 func sweptLend(o Options) func(*faultsweep.Trial) {
 	p := random(100_000, 5)
 	return func(t *faultsweep.Trial) {
@@ -277,11 +277,11 @@ func sweptLend(o Options) func(*faultsweep.Trial) {
 					t.Errorf("WriteFunc: %v", err)
 				}
 			},
-			OnEOF: func(*Conn) {}, // the client does, at once
+			OnEOF: func(*Conn) {}, // the client closes at once
 		}
 		server(t, o, h, func(s *sweptServer) { s.talk(nil, p) })
 		if l, r := lent.Load(), returned.Load(); l != r {
-			t.Errorf("memory was lent %d times and returned %d times", l, r)
+			t.Errorf("memory was passed %d times and returned %d times", l, r)
 		}
 	}
 }
@@ -309,16 +309,16 @@ func sweptFile(dir string, o Options) func(*faultsweep.Trial) {
 					t.Errorf("SendFile: %v", err)
 				}
 			},
-			OnEOF: func(*Conn) {}, // the client does, at once
+			OnEOF: func(*Conn) {}, // the client closes at once
 		}
 		server(t, o, h, func(s *sweptServer) { s.talk(nil, p[10:]) })
 		if l, r := lent.Load(), returned.Load(); l != r {
-			t.Errorf("the file was lent %d times and returned %d times", l, r)
+			t.Errorf("the file was passed %d times and returned %d times", l, r)
 		}
 	}
 }
 
-// sweptBlocking echoes by a coroutine.
+// sweptBlocking echoes in a blocking handler.
 func sweptBlocking(o Options) func(*faultsweep.Trial) {
 	p := random(3000, 7)
 	return func(t *faultsweep.Trial) {
@@ -337,7 +337,8 @@ func sweptBlocking(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptEnroll serves a listener and a connection that exist, and one that it dials.
+// sweptEnroll serves an existing listener, an existing connection, and a connection that it
+// dials.
 func sweptEnroll(o Options) func(*faultsweep.Trial) {
 	o.Loops, o.Buffers, o.BufferSize = 1, 4, 512
 	return func(t *faultsweep.Trial) {
@@ -353,7 +354,7 @@ func sweptEnroll(o Options) func(*faultsweep.Trial) {
 		var failed atomic.Pointer[error]
 		ends := func(_ *Conn, err error) {
 			closed.Add(1)
-			// Both ends are of this server: a reset follows from the failure of the other end.
+			// Both ends belong to this server: the failure of one end resets the other.
 			if err != nil && err != io.EOF && err != net.ErrClosed && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 				failed.Store(&err)
 			}
@@ -407,7 +408,7 @@ func sweptEnroll(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptPackets echoes datagrams; the client sends each again until it is answered.
+// sweptPackets echoes datagrams; the client repeats each until it gets a reply.
 func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
 	o.Loops = 1
 	return func(t *faultsweep.Trial) {
@@ -482,14 +483,14 @@ func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
 			if exchange(random(500*i+1, uint64(i))) {
 				continue
 			}
-			if choice, fired := t.Choice(); !fired || choice.Passing { // what lasts may lose each
-				t.Errorf("datagram %d is not answered", i)
+			if choice, fired := t.Choice(); !fired || choice.Passing { // a permanent fault may lose each datagram
+				t.Errorf("datagram %d got no reply", i)
 			}
 			break
 		}
 		armed = false
 		if t.Disarm(); closed.Load() == 0 && s.Err() == nil && !exchange([]byte("again")) {
-			t.Errorf("no datagram is answered after the faults")
+			t.Errorf("no datagram gets a reply after the faults")
 		}
 		t.Judge("the server", s.Close())
 		if err, ok := failed.Load().(error); ok {
@@ -501,7 +502,7 @@ func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptPause stops reading for a while and answers when all has come.
+// sweptPause stops reading for a while and replies when all data has arrived.
 func sweptPause(o Options) func(*faultsweep.Trial) {
 	p := random(5000, 3)
 	return func(t *faultsweep.Trial) {
@@ -527,8 +528,8 @@ func sweptPause(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptShutdown shuts down under a connection, after or instead of which the rest
-// is aborted.
+// sweptShutdown shuts down while a connection is open. Afterwards, or instead, the rest is
+// aborted.
 func sweptShutdown(o Options) func(*faultsweep.Trial) {
 	p := random(2000, 4)
 	return func(t *faultsweep.Trial) {
@@ -548,7 +549,7 @@ func sweptShutdown(o Options) func(*faultsweep.Trial) {
 				s.lost("read", err)
 			}
 			if !bytes.Equal(got[:n], p[:n]) {
-				t.Errorf("the client: %d bytes that are not those of the server", n)
+				t.Errorf("the client: %d bytes, or other bytes than the server sent", n)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), faultsweep.Patience/2)
 			defer cancel()
@@ -584,15 +585,15 @@ func sweptAbort(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptOperations are all that the sweep runs, with sockets in dir.
+// sweptOperations are all operations that the sweep runs, with sockets in dir.
 func sweptOperations(dir string) []faultsweep.Operation {
 	thread := Options{Mode: ModeRing, Wait: WaitThread}
 	netpoller := Options{Mode: ModeRing, Wait: WaitNetpoller}
 	epoll := Options{Mode: ModeEpoll}
-	// Clients wait as long as there are no descriptors.
+	// Clients wait while there are no descriptors.
 	waits := map[string][]faultsweep.Choice{"accept": faultsweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR)}
-	// Where io_uring was not asked for, epoll is in its place.
+	// Where io_uring was not requested, epoll replaces it.
 	falls := map[string][]faultsweep.Choice{}
 	for _, kind := range []string{"io_uring_setup", "io_uring_register"} {
 		for _, c := range faultsweep.Choices[kind] {
@@ -636,7 +637,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 	}
 }
 
-// TestFaultSweep has each answer of the kernel's fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	needRing(t)
@@ -644,17 +645,17 @@ func TestFaultSweep(t *testing.T) {
 	faultsweep.Check(t, sweptOperations(t.TempDir()))
 }
 
-// TestFaultSweepSimulated does that with rings that are simulated.
+// TestFaultSweepSimulated does the same with simulated rings.
 func TestFaultSweepSimulated(t *testing.T) {
 	needRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
 	faultsweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
-// TestFaultSweepCoversAll compares the sweep with what the package exports.
+// TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
-		"tells or keeps what is known and asks nothing of the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
+		"makes no call to the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
 			"Conn.SetFullDuplex PacketConn.LocalAddr PacketConn.Pending PacketConn.Server Peer.String Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
 	})
 }

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// certificate makes a certificate for the loopback, and the configurations of both
+// certificate makes a certificate for the loopback address, and the configurations of both
 // sides.
 func certificate(t testing.TB) (server, client *tls.Config, file string) {
 	t.Helper()
@@ -58,7 +58,7 @@ func certificate(t testing.TB) (server, client *tls.Config, file string) {
 	return server, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}, file
 }
 
-// overTLS runs test with each backend and the versions of TLS.
+// overTLS runs test with each backend and each version of TLS.
 func overTLS(t *testing.T, test func(t *testing.T, o Options, client *tls.Config)) {
 	server, client, _ := certificate(t)
 	for _, version := range []uint16{tls.VersionTLS13, tls.VersionTLS12} {
@@ -102,8 +102,8 @@ func TestTLSEcho(t *testing.T) {
 	})
 }
 
-// TestTLSEnds ends connections from either side: close_notify is sent, and what it
-// does not precede is seen.
+// TestTLSEnds ends connections from either side: close_notify is sent, and an end without
+// it is reported.
 func TestTLSEnds(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		closed := make(chan error, 1)
@@ -157,7 +157,7 @@ func TestTLSEnds(t *testing.T) {
 				t.Errorf("%s: OnClose got %v, want %v", what, err, want.end)
 			}
 		}
-		// A record that is cut off.
+		// A truncated record.
 		raw := dial(t, s)
 		c := tls.Client(raw, client)
 		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
@@ -166,7 +166,7 @@ func TestTLSEnds(t *testing.T) {
 		_, _ = raw.Write([]byte{23, 3, 3, 0, 100, 1, 2, 3})
 		_ = raw.(*net.TCPConn).CloseWrite()
 		if err := receive(t, "OnClose", closed); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("a record that is cut off: %v", err)
+			t.Errorf("a truncated record: %v", err)
 		}
 		// A record that is forged.
 		raw = dial(t, s)
@@ -181,8 +181,8 @@ func TestTLSEnds(t *testing.T) {
 	})
 }
 
-// TestTLSHandshakeFails has clients that do not finish one: OnHandshakeError is called
-// for each, and nothing else.
+// TestTLSHandshakeFails uses clients that do not finish the handshake: OnHandshakeError is
+// called for each, and no other callback.
 func TestTLSHandshakeFails(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		failed := make(chan error, 1)
@@ -210,8 +210,8 @@ func TestTLSHandshakeFails(t *testing.T) {
 			}
 		}
 		await(t, "all are closed", func() bool { return s.Stats().Open == 0 })
-		dial(t, s) // and one that sends nothing, which the server's end meets
-		await(t, "it is there", func() bool { return s.Stats().Open == 1 })
+		dial(t, s) // the last client sends nothing; the server's end closes it
+		await(t, "the connection is accepted", func() bool { return s.Stats().Open == 1 })
 		_ = s.Close()
 		if err := receive(t, "OnHandshakeError at the end", failed); err == nil {
 			t.Error("no error")
@@ -219,7 +219,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 	})
 }
 
-// TestTLSDial connects a server's own connections, and checks the certificate.
+// TestTLSDial dials from a server, and checks the certificate.
 func TestTLSDial(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		s := start(t, echoes(), o)
@@ -255,7 +255,8 @@ func TestTLSDial(t *testing.T) {
 	})
 }
 
-// TestTLSPeerThatDoesNotRead holds a bounded amount for it, and loses nothing.
+// TestTLSPeerThatDoesNotRead checks that the server holds a bounded number of bytes for
+// such a peer, and loses none.
 func TestTLSPeerThatDoesNotRead(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -270,7 +271,7 @@ func TestTLSPeerThatDoesNotRead(t *testing.T) {
 		c := tls.Client(dial(t, s), client)
 		want := random(bulkTotal(4<<20), 1)
 		go func() { _, _ = c.Write(want) }()
-		time.Sleep(50 * time.Millisecond) // the server runs full
+		time.Sleep(50 * time.Millisecond) // the buffers of the server fill up
 		got := make([]byte, len(want))
 		if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%d of %d bytes, equal %v: %v", n, len(want), bytes.Equal(got, want), err)
@@ -278,7 +279,7 @@ func TestTLSPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestTLSForeignClients has openssl and Python talk to the server.
+// TestTLSForeignClients connects with openssl and Python.
 func TestTLSForeignClients(t *testing.T) {
 	server, _, file := certificate(t)
 	for name, args := range map[string][]string{

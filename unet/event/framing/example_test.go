@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/unet/event/framing"
 )
 
-// A server of lines: each is answered by its length.
+// A server of lines: the reply to each line is its length.
 func ExampleLines() {
 	handler := event.Handler{
 		OnOpen: func(c *event.Conn) { c.SetValue(framing.Lines(1 << 10)) },
@@ -25,7 +25,7 @@ func ExampleLines() {
 				out = fmt.Appendln(out, len(line))
 				return nil
 			})
-			_, _ = c.Write(out) // one Write for all that has come
+			_, _ = c.Write(out) // one Write for all replies
 			if err != nil {
 				_ = c.Close()
 			}
@@ -54,7 +54,7 @@ func ExampleLines() {
 	// 6
 }
 
-// Frames behind a length of two bytes, as DNS over TCP has them.
+// Frames with a length prefix of two bytes, as in DNS over TCP.
 func ExampleLengthPrefix() {
 	stream, _ := framing.AppendPrefixed(nil, 2, binary.BigEndian, []byte("first"))
 	stream, _ = framing.AppendPrefixed(stream, 2, binary.BigEndian, []byte("second"))

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// pieces cuts p into pieces whose lengths cuts decides, and passes each in memory of its
-// own, which is overwritten afterwards. It returns copies of the frames.
+// pieces cuts p into pieces whose lengths come from cuts, and passes each in new memory,
+// which is overwritten afterwards. It returns copies of the frames.
 func pieces(f *Frames, p, cuts []byte, pauses bool) (got [][]byte, err error) {
 	count := 0
 	each := func(frame []byte) error {
@@ -136,7 +136,7 @@ func FuzzLengthPrefix(f *testing.F) {
 	})
 }
 
-// TestLongFrames has frames that are longer than what Feed copies at once, with pieces of
+// TestLongFrames uses frames that are longer than what Feed copies at once, with pieces of
 // all lengths.
 func TestLongFrames(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -157,8 +157,8 @@ func TestLongFrames(t *testing.T) {
 	}
 }
 
-// TestNotCopied wants frames within a piece to be parts of it, and those behind a frame
-// that was kept, too.
+// TestNotCopied checks that frames within a piece are parts of it, also behind a frame
+// whose beginning was kept.
 func TestNotCopied(t *testing.T) {
 	f := Lines(100)
 	piece := []byte("rest\nwhole\nagain\npart")
@@ -224,7 +224,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestErrorOfTheFunction is returned, and ends the Frames.
+// TestErrorOfTheFunction checks that Feed returns the function's error and refuses further
+// pieces.
 func TestErrorOfTheFunction(t *testing.T) {
 	f, mine, n := Lines(10), errors.New("mine"), 0
 	each := func([]byte) error { n++; return mine }
@@ -238,8 +239,8 @@ func TestErrorOfTheFunction(t *testing.T) {
 	}
 }
 
-// TestSingleBytes wants the work for a long line to be linear in its length when it comes
-// byte by byte: each byte is looked at once.
+// TestSingleBytes checks that the work for a long line is linear in its length when it
+// arrives byte by byte: each byte is examined once.
 func TestSingleBytes(t *testing.T) {
 	s := &counting{most: 1 << 16}
 	f := &Frames{split: s}
@@ -249,7 +250,7 @@ func TestSingleBytes(t *testing.T) {
 		}
 	}
 	if s.looked != s.most {
-		t.Errorf("%d bytes were looked at for a line of %d", s.looked, s.most)
+		t.Errorf("%d bytes were examined for a line of %d", s.looked, s.most)
 	}
 }
 

@@ -29,11 +29,11 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// testPatience is how long a test waits for what must happen.
+// testPatience is how long a test waits for an event that must happen.
 const testPatience = time.Minute
 
-// overModes runs test with a server on each backend. It answers with the method, the
-// target, the fields whose name begins with X-, and the body; /large has 256 KiB.
+// overModes runs test with a server on each backend. The server replies with the method,
+// the target, the fields whose names begin with X-, and the body; /large has 256 KiB.
 func overModes(t *testing.T, o HTTPOptions, test func(t *testing.T, s *event.Server)) {
 	t.Helper()
 	for _, mode := range []event.Mode{event.ModeRing, event.ModeEpoll, event.ModeNet} {
@@ -79,7 +79,7 @@ func report(dst []byte, r *Request) []byte {
 	return r.AppendResponse(dst, code, b.Bytes(), "Content-Type", "text/plain", "X-Echo", string(r.Header("x-test")))
 }
 
-// dial connects; the connection is closed when the test ends.
+// dial connects; the end of the test closes the connection.
 func dial(t testing.TB, s *event.Server) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr().String())
@@ -91,7 +91,7 @@ func dial(t testing.TB, s *event.Server) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// TestClientOfNetHTTP has package net/http's client judge the answers.
+// TestClientOfNetHTTP checks the replies with the client of package net/http.
 func TestClientOfNetHTTP(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		tr := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true}
@@ -130,13 +130,13 @@ func TestClientOfNetHTTP(t *testing.T) {
 				t.Errorf("a body of %d bytes came back as %d", len(body), len(got))
 			}
 			if _, got = do("PUT", "/p", body, "Expect", "100-continue"); !strings.HasSuffix(got, string(body)) {
-				t.Errorf("a body that was to be asked for came back as %d bytes", len(got))
+				t.Errorf("a body sent with Expect: 100-continue came back as %d bytes", len(got))
 			}
 			if res, got = do("HEAD", "/large", nil); got != "" || res.ContentLength != int64(len(large)) {
 				t.Errorf("HEAD: %d bytes, length %d", len(got), res.ContentLength)
 			}
 			if _, got = do("GET", "/large", nil); got != string(large) {
-				t.Errorf("the large answer has %d bytes", len(got))
+				t.Errorf("the large reply has %d bytes", len(got))
 			}
 			if res, got = do("GET", "/", nil, "X-Code", "204"); res.StatusCode != 204 || got != "" {
 				t.Errorf("%v with %q", res.Status, got)
@@ -146,7 +146,7 @@ func TestClientOfNetHTTP(t *testing.T) {
 			t.Errorf("%d connections for requests one after the other", n)
 		}
 		if res, _ := do("GET", "/", nil, "Connection", "close"); !res.Close {
-			t.Error("the answer does not say that the connection ends")
+			t.Error("the reply lacks Connection: close")
 		}
 		var wg sync.WaitGroup
 		for range 8 {
@@ -169,8 +169,8 @@ func TestClientOfNetHTTP(t *testing.T) {
 	})
 }
 
-// TestPipelining sends many requests before it reads the first answer, more answers than
-// may be pending, in pieces of several lengths; the last one ends the connection.
+// TestPipelining sends many requests before it reads the first reply, more replies than may
+// be pending, in pieces of several lengths; the last request ends the connection.
 func TestPipelining(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		for _, piece := range []int{7, 1000, 1 << 20} {
@@ -208,20 +208,20 @@ func TestPipelining(t *testing.T) {
 			}
 			next("GET /last h\n")
 			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
-				t.Errorf("behind the last answer: %q, %v", rest, err)
+				t.Errorf("after the last reply: %q, %v", rest, err)
 			}
 			wg.Wait()
 		}
 	})
 }
 
-// TestMemoryIsBounded wants answers that the peer does not take to stop the server from
-// computing further ones.
+// TestMemoryIsBounded checks that the server stops computing replies while the peer does
+// not read.
 func TestMemoryIsBounded(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		c := dial(t, s)
 		one := []byte("GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
-		in := bytes.Repeat(one, 1000) // answers of 256 MB
+		in := bytes.Repeat(one, 1000) // replies of 256 MB
 		go func() { _, _ = c.Write(in) }()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -232,17 +232,18 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n, err := io.Copy(io.Discard, res.Body); err != nil || n != int64(len(large)) {
-				t.Fatalf("answer %d: %d bytes, %v", i, n, err)
+				t.Fatalf("reply %d: %d bytes, %v", i, n, err)
 			}
 		}
 		runtime.ReadMemStats(&after)
 		if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 64<<20 {
-			t.Errorf("%d MiB were allocated for 20 answers that were read", grown>>20)
+			t.Errorf("%d MiB were allocated although only 20 replies were read", grown>>20)
 		}
 	})
 }
 
-// TestRefusals wants the answer to what is refused to arrive, though more input follows.
+// TestRefusals checks that the reply to a refused request arrives although more input
+// follows.
 func TestRefusals(t *testing.T) {
 	more := strings.Repeat("more input ", 10_000)
 	overModes(t, HTTPOptions{MaxHead: 1000, MaxBody: 1000}, func(t *testing.T, s *event.Server) {
@@ -268,21 +269,21 @@ func TestRefusals(t *testing.T) {
 			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != want || !res.Close {
 				t.Errorf("%.40q: %s, close %v, %v; want %d", in, res.Status, res.Close, err, want)
 			}
-			for range 3 { // a reset would end this, and could have overtaken the answer
+			for range 3 { // a reset would end the connection, and could have overtaken the reply
 				if _, err := io.WriteString(c, more); err != nil {
 					t.Fatalf("%.40q: writing after the refusal: %v", in, err)
 				}
 			}
 			_ = c.CloseWrite()
 			if _, err := r.ReadByte(); err != io.EOF {
-				t.Errorf("%.40q: after the answer: %v", in, err)
+				t.Errorf("%.40q: after the reply: %v", in, err)
 			}
 		}
 	})
 }
 
-// TestIdle wants a connection without a whole request to end, and one whose peer does not
-// read.
+// TestIdle checks that a connection without a whole request ends, and one whose peer does
+// not read.
 func TestIdle(t *testing.T) {
 	overModes(t, HTTPOptions{Idle: 50 * time.Millisecond}, func(t *testing.T, s *event.Server) {
 		slow, deaf := dial(t, s), dial(t, s)
@@ -301,7 +302,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestShutdown wants the requests that have arrived to be answered.
+// TestShutdown checks that requests that have arrived get replies.
 func TestShutdown(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		idle, busy := dial(t, s), dial(t, s)
@@ -348,7 +349,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// FuzzRequests wants the requests of a stream to be the same however it is cut.
+// FuzzRequests checks that the requests of a stream do not depend on how it is cut into
+// pieces.
 func FuzzRequests(f *testing.F) {
 	for _, raw := range slices.Sorted(maps.Keys(corpus(f))) {
 		f.Add([]byte(raw+raw), []byte{0}, true)
@@ -365,8 +367,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// corpus has the requests of the tests of package net/http in this toolchain, with where
-// they stand.
+// corpus returns the requests in the tests of package net/http of this toolchain, with
+// their positions.
 func corpus(t testing.TB) map[string]string {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -412,8 +414,9 @@ func constant(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// TestCorpusOfNetHTTP parses the requests of net/http's tests. What ParseHead takes is the
-// same to net/http; what it refuses and net/http takes is one of a few kinds.
+// TestCorpusOfNetHTTP parses the requests of net/http's tests. net/http parses each request
+// that ParseHead accepts in the same way. A request that ParseHead refuses and net/http
+// accepts is of one of a few kinds.
 func TestCorpusOfNetHTTP(t *testing.T) {
 	taken, stricter := 0, map[string]int{}
 	for raw, at := range corpus(t) {
@@ -423,16 +426,16 @@ func TestCorpusOfNetHTTP(t *testing.T) {
 		switch {
 		case errors.As(err, &bad) && theirErr == nil:
 			if stricter[bad.Reason]++; stricter[bad.Reason] == 1 {
-				t.Logf("%s: refused, unlike by net/http: %v", at, err)
+				t.Logf("%s: ParseHead refuses it, net/http does not: %v", at, err)
 			}
 			switch bad.Reason {
 			case "chunked bodies are not taken", "the length of the body is given more than once", "a line ends without a carriage return",
 				"there must be one field Host", "Host is not a host", "this is not HTTP", "the target has characters that it must not have":
 			default:
-				t.Errorf("%s: refused with %v; net/http takes it", at, err)
+				t.Errorf("%s: ParseHead refuses it with %v; net/http accepts it", at, err)
 			}
 		case n > 0 && theirErr != nil:
-			t.Errorf("%s: taken; net/http says %v", at, theirErr)
+			t.Errorf("%s: ParseHead accepts it; net/http returns %v", at, theirErr)
 		case n > 0:
 			taken++
 			if string(r.Method) != theirs.Method || string(r.Target) != theirs.RequestURI || r.Length != theirs.ContentLength || r.Close != theirs.Close {
@@ -446,9 +449,9 @@ func TestCorpusOfNetHTTP(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d requests are taken, refused unlike by net/http: %v", taken, stricter)
+	t.Logf("%d requests are accepted; refused, but not by net/http: %v", taken, stricter)
 	if taken < 30 {
-		t.Errorf("%d requests are taken", taken)
+		t.Errorf("only %d requests are accepted", taken)
 	}
 }
 

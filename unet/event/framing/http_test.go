@@ -14,7 +14,7 @@ import (
 
 const testHead = 8 << 10
 
-// parse is ParseHead with the code of the answer, 0 without one.
+// parse is ParseHead with the status code of the refusal, 0 without one.
 func parse(b []byte) (Request, int, int) {
 	r, n, err := ParseHead(b, testHead)
 	var bad *StatusError
@@ -88,43 +88,43 @@ func TestParseHead(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, n, bad := parse([]byte(c.in + "next"))
 			if bad != c.bad {
-				t.Fatalf("answer %d, want %d", bad, c.bad)
+				t.Fatalf("status %d, want %d", bad, c.bad)
 			}
 			if bad != 0 {
 				return
 			}
 			if n != len(c.in) || !r.Close != c.keep || r.Length != c.length {
-				t.Errorf("took %d of %d, keep %v, length %d", n, len(c.in), !r.Close, r.Length)
+				t.Errorf("consumed %d of %d bytes, keep %v, length %d", n, len(c.in), !r.Close, r.Length)
 			}
 			for i := range len(c.in) {
 				if _, n, bad := parse([]byte(c.in[:i])); n != 0 || bad != 0 {
-					t.Errorf("the first %d bytes: took %d, answer %d", i, n, bad)
+					t.Errorf("the first %d bytes: consumed %d, status %d", i, n, bad)
 				}
 			}
 		})
 	}
 }
 
-// FuzzParseHead wants a request that ParseHead takes to be the same to net/http, which
-// is more lenient, and the parts of one never to be taken.
+// FuzzParseHead checks that net/http, which is more lenient, parses each accepted request
+// in the same way, and that no part of a request is accepted.
 func FuzzParseHead(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
 	f.Add([]byte("POST /x HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, n, bad := parse(b)
 		if n < 0 || n > len(b) || n > 0 && bad != 0 {
-			t.Fatalf("took %d of %d, answer %d", n, len(b), bad)
+			t.Fatalf("consumed %d of %d bytes, status %d", n, len(b), bad)
 		}
 		if n == 0 {
 			return
 		}
 		if _, m, bad := parse(b[:n-1]); m != 0 || bad != 0 {
-			t.Fatalf("the request but its last byte: took %d, answer %d", m, bad)
+			t.Fatalf("the request without its last byte: consumed %d, status %d", m, bad)
 		}
 		head := bytes.TrimLeft(b[:n], "\r\n")
 		theirs, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 		if err != nil {
-			return // it knows more rules, such as those of host names
+			return // net/http has more rules, such as those of host names
 		}
 		if string(r.Method) != theirs.Method || r.Length != theirs.ContentLength || !r.Close == theirs.Close && theirs.ProtoMinor < 2 {
 			t.Errorf("%q: %s, length %d, keep %v; net/http: %s, %d, close %v", head, r.Method, r.Length, !r.Close,
