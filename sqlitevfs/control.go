@@ -16,10 +16,20 @@ func (f *file) PersistWAL() bool             { return vfsutil.WrapPersistWAL(f.F
 func (f *file) SetPersistWAL(keep bool)      { vfsutil.WrapSetPersistWAL(f.File, keep) }
 func (f *file) PowersafeOverwrite() bool     { return vfsutil.WrapPowersafeOverwrite(f.File) }
 func (f *file) SetPowersafeOverwrite(b bool) { vfsutil.WrapSetPowersafeOverwrite(f.File, b) }
-func (f *file) HasMoved() (bool, error)      { return vfsutil.WrapHasMoved(f.File) }
 func (f *file) SyncSuper(name string) error  { return vfsutil.WrapSyncSuper(f.File, name) }
 func (f *file) CommitPhaseTwo() error        { return vfsutil.WrapCommitPhaseTwo(f.File) }
 func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, fn) }
+
+// HasMoved reports whether the name of the file leads to another file or to none. SQLite asks before each
+// rollback journal.
+func (f *file) HasMoved() (bool, error) {
+	if f.fd >= 0 && f.name != "" {
+		if same, err := isAt(f.fd, f.name); err == nil {
+			return !same, nil
+		}
+	}
+	return vfsutil.WrapHasMoved(f.File)
+}
 
 // CheckpointStart and CheckpointDone enclose the writes of a checkpoint.
 func (f *file) CheckpointStart() {

@@ -25,6 +25,8 @@ func device(int) (uint64, bool) { return 0, false }
 
 func identify(int) identity { return identity{} }
 
+func isAt(int, string) (bool, error) { return false, errors.ErrUnsupported }
+
 func fdatasync(int) error { return errors.ErrUnsupported }
 
 func syncfs(int) error { return errors.ErrUnsupported }
