@@ -243,6 +243,11 @@ func TestSubmitterThatExits(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	l := r.loops[0]
 	rfd, wfd := pipe(t)
+	t.Cleanup(func() { // Close submits by itself, also if the test fails
+		l.mu.Lock()
+		l.leading = false
+		l.mu.Unlock()
+	})
 	for range 20 {
 		l.mu.Lock()
 		l.leading = true // so that the reader leaves the submission to this goroutine
@@ -289,11 +294,13 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 		}
 		slots = append(slots, s)
 	}
-	return func() {
+	release = sync.OnceFunc(func() {
 		for _, s := range slots {
 			l.release(s)
 		}
-	}
+	})
+	t.Cleanup(release) // Close of the reactor waits for the slots
+	return release
 }
 
 // TestFailedRing replaces the ring's descriptor by another file: operations submitted after

@@ -304,6 +304,7 @@ func TestPacketShutdown(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		const n = 30
 		first, released := make(chan struct{}), make(chan struct{})
+		release := sync.OnceFunc(func() { close(released) })
 		var once sync.Once
 		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{
 			OnPacket: func(c *PacketConn, from Peer, p []byte) {
@@ -313,6 +314,7 @@ func TestPacketShutdown(t *testing.T) {
 				}
 			},
 		}, o)
+		t.Cleanup(release) // before the server closes, if the test fails
 		pc := packetClient(t, "udp", "127.0.0.1:0")
 		var want []string
 		for i := range n {
@@ -325,7 +327,7 @@ func TestPacketShutdown(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- c.Server().Shutdown(context.Background()) }()
 		await(t, "the server ends", c.Server().leaving.Load)
-		close(released)
+		release()
 		if err := receive(t, "end of Shutdown", done); err != nil {
 			t.Error(err)
 		}
