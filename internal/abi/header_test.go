@@ -16,7 +16,7 @@ import (
 
 var headerFlag = flag.String("header", "/usr/include/linux/io_uring.h", "the kernel's header to compare the constants with")
 
-// TestHeader compares every constant that the installed header knows too.
+// TestHeader compares every constant that the installed header also has.
 func TestHeader(t *testing.T) {
 	ours := sourceConstants(t)
 	text, err := os.ReadFile(*headerFlag)
@@ -27,11 +27,11 @@ func TestHeader(t *testing.T) {
 	compared := 0
 	for name, want := range theirs {
 		got, ok := ours[name]
-		if !ok || strings.HasSuffix(name, "_LAST") { // the header's kernel is another one
+		if !ok || strings.HasSuffix(name, "_LAST") { // the header belongs to another kernel
 			continue
 		}
 		if compared++; !constant.Compare(got, token.EQL, want) {
-			t.Errorf("%s is %v, in the header %v", name, got, want)
+			t.Errorf("%s is %v, the header has %v", name, got, want)
 		}
 	}
 	if compared < 100 {
@@ -81,8 +81,8 @@ func parseEnum(known map[string]constant.Value, body string) {
 	}
 }
 
-// evalC evaluates a constant expression of C by reading it as one of Go; it
-// returns nil for what it does not understand.
+// evalC evaluates a constant expression of C by parsing it as one of Go; it returns nil for
+// an expression that it cannot evaluate.
 func evalC(known map[string]constant.Value, expr string) constant.Value {
 	expr = suffixes.ReplaceAllString(casts.ReplaceAllString(expr, ""), "$1")
 	e, err := parser.ParseExpr(allOnes.ReplaceAllString(expr, "0xffffffff"))

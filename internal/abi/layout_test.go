@@ -9,8 +9,8 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 )
 
-// layouts are the structures with the sizes that the kernel gives them, and
-// the offset of each field, in order. They hold on every architecture.
+// layouts are the structures with their sizes in the kernel and the offset of each field,
+// in order. They hold on every architecture.
 var layouts = []struct {
 	value   any
 	size    uintptr
@@ -57,15 +57,15 @@ func TestLayouts(t *testing.T) {
 	for _, l := range layouts {
 		typ := reflect.TypeOf(l.value)
 		if typ.Size() != l.size {
-			t.Errorf("%v takes %d bytes, the kernel's %d", typ, typ.Size(), l.size)
+			t.Errorf("%v has %d bytes, in the kernel %d", typ, typ.Size(), l.size)
 		}
 		if typ.NumField() != len(l.offsets) {
-			t.Errorf("%v has %d fields, %d offsets are known", typ, typ.NumField(), len(l.offsets))
+			t.Errorf("%v has %d fields, the table has %d offsets", typ, typ.NumField(), len(l.offsets))
 			continue
 		}
 		for i, want := range l.offsets {
 			if f := typ.Field(i); f.Offset != want {
-				t.Errorf("%v.%s lies at %d, in the kernel at %d", typ, f.Name, f.Offset, want)
+				t.Errorf("%v.%s is at offset %d, in the kernel at %d", typ, f.Name, f.Offset, want)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestLayoutsComplete(t *testing.T) {
 	known["RingFDUpdate"] = true // another name of FilesUpdate
 	for _, name := range sourceTypes(t) {
 		if !known[name] {
-			t.Errorf("%s has no known layout", name)
+			t.Errorf("the table lacks %s", name)
 		}
 	}
 }

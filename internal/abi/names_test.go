@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 	ours := sourceConstants(t)
 	check := func(name string, value int) {
 		if got := ours[name]; got == nil || !constant.Compare(got, token.EQL, constant.MakeInt64(int64(value))) {
-			t.Errorf("%s is %v here, %d in package uring", name, got, value)
+			t.Errorf("%s is %v, %d in package uring", name, got, value)
 		}
 	}
 	for op := range uring.OpCount {

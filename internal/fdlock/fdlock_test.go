@@ -23,7 +23,7 @@ func closeWaits(t *testing.T, closeLock func(*Lock) bool) {
 	var l Lock
 	for range 2 {
 		if !l.Acquire() {
-			t.Fatal("an open lock refuses users")
+			t.Fatal("Use failed on an open lock")
 		}
 	}
 	done := make(chan bool)
@@ -31,17 +31,17 @@ func closeWaits(t *testing.T, closeLock func(*Lock) bool) {
 	for !l.Closed() {
 		select {
 		case <-done:
-			t.Fatal("closed under two users")
+			t.Fatal("Close returned while two users held the lock")
 		default:
 		}
 	}
 	if l.Acquire() {
-		t.Fatal("a closing lock takes users")
+		t.Fatal("Use succeeded after Close had begun")
 	}
 	l.Release()
 	select {
 	case <-done:
-		t.Fatal("closed under a user")
+		t.Fatal("Close returned while a user held the lock")
 	default:
 	}
 	l.Release()
@@ -49,12 +49,12 @@ func closeWaits(t *testing.T, closeLock func(*Lock) bool) {
 		t.Fatal("the only call of Close returns false")
 	}
 	if closeLock(&l) {
-		t.Fatal("the second close succeeds")
+		t.Fatal("the second Close returned true")
 	}
 }
 
-// TestUseAndCloseRace has users check that the descriptor is open as long as
-// they hold it, while two others close.
+// TestUseAndCloseRace lets users check that the descriptor is open while they hold it. Two
+// other goroutines close it.
 func TestUseAndCloseRace(t *testing.T) {
 	for name, closeLock := range ways {
 		t.Run(name, func(t *testing.T) { useAndClose(t, closeLock) })
@@ -72,7 +72,7 @@ func useAndClose(t *testing.T, closeLock func(*Lock) bool) {
 			users.Go(func() {
 				for l.Acquire() {
 					if !open.Load() {
-						t.Error("held after it was closed")
+						t.Error("a user held the lock after the descriptor was closed")
 					}
 					l.Release()
 				}
@@ -89,12 +89,12 @@ func useAndClose(t *testing.T, closeLock func(*Lock) bool) {
 		closers.Wait()
 		users.Wait()
 		if wins.Load() != 1 {
-			t.Fatalf("%d closers won", wins.Load())
+			t.Fatalf("Close returned true %d times, want once", wins.Load())
 		}
 	}
 }
 
-// In a synctest bubble Close waits durably, so that the clock of the bubble goes on.
+// In a synctest bubble Close waits durably, so that the clock of the bubble moves.
 func TestCloseIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock

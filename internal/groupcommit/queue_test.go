@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// counter is an owner of a queue: its slow step adds up the values of a group.
+// counter owns a queue: its slow step adds up the values of a group.
 type counter struct {
 	mu    sync.Mutex
 	queue Queue[int]
@@ -80,15 +80,15 @@ func TestEachRequestIsServedOnce(t *testing.T) {
 	wg.Wait()
 	const n = goroutines * each
 	if len(c.at) != n || c.sum != n*(n-1)/2 {
-		t.Errorf("%d values, sum %d, want %d and %d", len(c.at), c.sum, n, n*(n-1)/2)
+		t.Errorf("got %d values, sum %d, want %d and %d", len(c.at), c.sum, n, n*(n-1)/2)
 	}
 	if c.queue.Len() != 0 || c.queue.Leading() {
-		t.Errorf("%d requests are left, a leader %v", c.queue.Len(), c.queue.Leading())
+		t.Errorf("%d requests are left, leader %v", c.queue.Len(), c.queue.Leading())
 	}
 }
 
-// TestGroups holds the first step back until others wait: they are served by the next
-// step, ten at a time, in their order.
+// TestGroups delays the first step until other requests wait: the next steps serve them,
+// ten at a time, in order.
 func TestGroups(t *testing.T) {
 	entered, pass := make(chan struct{}), make(chan struct{})
 	c := &counter{at: map[int]int{}}
@@ -137,8 +137,8 @@ func TestErrorReachesAll(t *testing.T) {
 	wg.Wait()
 }
 
-// TestWithdraw cancels requests at any moment: each is served or withdrawn, never both,
-// and the lead is not lost.
+// TestWithdraw cancels requests at random moments: each is served or withdrawn, never both,
+// and there is always a leader.
 func TestWithdraw(t *testing.T) {
 	const goroutines, each = 16, 300
 	c := &counter{at: map[int]int{}}

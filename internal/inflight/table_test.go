@@ -59,11 +59,11 @@ func TestCapacity(t *testing.T) {
 	}
 	table.Each(func(s *Slot[int]) { n++; seen[s.ID()] = true })
 	if n != 99 || len(seen) != 99 {
-		t.Fatalf("Each saw %d slots, %d IDs", n, len(seen))
+		t.Fatalf("Each visited %d slots with %d IDs", n, len(seen))
 	}
 	table.Release(held[7])
 	if s, ok := table.Acquire(); !ok || s != held[7] {
-		t.Fatal("a released slot is not handed out again")
+		t.Fatal("Acquire does not reuse a released slot")
 	}
 }
 
@@ -73,10 +73,10 @@ func TestStates(t *testing.T) {
 	s.Arm()
 	s.Arm() // again
 	if !s.Abandon() || s.Abandon() {
-		t.Fatal("a held slot is abandoned once")
+		t.Fatal("abandoning a held slot: want success exactly once")
 	}
 	if s.Complete() {
-		t.Fatal("an abandoned slot has no waiter")
+		t.Fatal("completing an abandoned slot reported a waiter")
 	}
 	table.Release(s)
 	s, _ = table.Acquire()
@@ -103,8 +103,8 @@ func mustPanic(t *testing.T, what string, f func()) {
 	f()
 }
 
-// TestConcurrentUse has many goroutines take, mark and release slots: two that
-// held one slot at a time would see each other's mark.
+// TestConcurrentUse lets many goroutines acquire, mark and release slots: two holders of
+// one slot would see each other's mark.
 func TestConcurrentUse(t *testing.T) {
 	table := New[int](48, nil)
 	var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range 5000 {
 				s, ok := table.Acquire()
 				if !ok {
-					t.Error("no slot although there are enough")
+					t.Error("Acquire found no slot although some are free")
 					return
 				}
 				mark := g*1_000_000 + i
@@ -121,7 +121,7 @@ func TestConcurrentUse(t *testing.T) {
 				s.Arm()
 				id := s.ID()
 				if table.Lookup(id) != s || s.Value != mark {
-					t.Error("slot is held by two")
+					t.Error("two goroutines hold one slot")
 					return
 				}
 				s.Complete()
@@ -135,9 +135,9 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestLookupOfWhatIsOver looks for uses that have completed, while the slot is
-// released and used again.
-func TestLookupOfWhatIsOver(t *testing.T) {
+// TestLookupOfCompletedUses looks up uses that have completed, while their slots are released
+// and used again.
+func TestLookupOfCompletedUses(t *testing.T) {
 	table := New[int](1, nil)
 	var over atomic.Uint64
 	stop := make(chan struct{})
@@ -160,7 +160,7 @@ func TestLookupOfWhatIsOver(t *testing.T) {
 		default:
 		}
 		if id := ID(over.Load()); table.Lookup(id) != nil {
-			t.Errorf("%x is over and is found", id)
+			t.Errorf("Lookup found %x, whose use has completed", id)
 			<-stop
 		}
 	}

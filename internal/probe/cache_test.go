@@ -41,7 +41,7 @@ func TestCacheKeepsConclusiveAnswersOnly(t *testing.T) {
 				}
 			}
 			if asks != test.asks {
-				t.Errorf("asked %d times, want %d", asks, test.asks)
+				t.Errorf("the function ran %d times, want %d", asks, test.asks)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestCacheRecovers(t *testing.T) {
 		t.Fatalf("got %d, %v after the descriptors came back", v, err)
 	}
 	if v, err := c.Get("key", func() (int, error) { return 2, syscall.EMFILE }); v != 1 || err != nil {
-		t.Fatalf("got %d, %v; the yes was not kept", v, err)
+		t.Fatalf("got %d, %v; the success was not cached", v, err)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestCacheKeepsKeysApart(t *testing.T) {
 	}
 }
 
-func TestCacheAsksOnceAtATime(t *testing.T) {
+func TestCacheRunsOneProbeAtATime(t *testing.T) {
 	c := newCache()
 	var asking, asks atomic.Int32
 	var all sync.WaitGroup
@@ -81,7 +81,7 @@ func TestCacheAsksOnceAtATime(t *testing.T) {
 		all.Go(func() {
 			v, err := c.Get("key", func() (int, error) {
 				if asking.Add(1) > 1 {
-					t.Error("two questions at a time")
+					t.Error("two calls of the function at the same time")
 				}
 				defer asking.Add(-1)
 				if asks.Add(1) < 3 {
@@ -96,7 +96,7 @@ func TestCacheAsksOnceAtATime(t *testing.T) {
 	}
 	all.Wait()
 	if n := asks.Load(); n != 3 {
-		t.Errorf("asked %d times, want 3: two inconclusive answers and the one that is kept", n)
+		t.Errorf("the function ran %d times, want 3: two inconclusive results and the one that is cached", n)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/internal/probe"
 )
 
-// root is a file system with the given content.
+// root returns a file system with the given content.
 func root(files map[string]string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for name, text := range files {
@@ -58,7 +58,7 @@ func TestReadEnvironment(t *testing.T) {
 	}
 }
 
-// Nothing can be read in some sandboxes: nothing may then be claimed.
+// In some sandboxes no file can be read: then the result must be empty.
 func TestReadEnvironmentNothing(t *testing.T) {
 	got := probe.ReadEnvironment(root(nil), vars())
 	if want := (probe.Environment{}); !reflect.DeepEqual(got, want) {
@@ -115,8 +115,8 @@ func TestSecurityModules(t *testing.T) {
 	}
 }
 
-// The sysctl's value 1 spares administrators and one group, both as the host
-// sees them.
+// The value 1 of the sysctl exempts administrators and one group, both in the initial user
+// namespace.
 func TestExempt(t *testing.T) {
 	admin := new(uint64(1 << probe.CapSysAdmin))
 	tests := []struct {
@@ -139,7 +139,7 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// CAP_IPC_LOCK lifts the limit on locked memory only where it is the host's.
+// CAP_IPC_LOCK lifts the limit on locked memory only in the initial user namespace.
 func TestLocksFreely(t *testing.T) {
 	locker := new(uint64(1 << probe.CapIPCLock))
 	tests := []struct {
@@ -169,17 +169,17 @@ func FuzzReadEnvironment(f *testing.F) {
 	})
 }
 
-// The real files must be understood.
+// The files of the running system must be parsed.
 func TestReadEnvironmentHere(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux")
 	}
 	e := probe.ReadEnvironment(os.DirFS("/"), os.Getenv)
 	if e.Release != probe.Release() {
-		t.Errorf("release %q, uname says %q", e.Release, probe.Release())
+		t.Errorf("release %q, uname has %q", e.Release, probe.Release())
 	}
 	if e.Seccomp == nil || e.Capabilities == nil || e.MemlockSoft == nil || e.MemlockHard == nil || len(e.Groups) == 0 {
-		t.Errorf("something is missing: %+v", e)
+		t.Errorf("a field is missing: %+v", e)
 	}
 	if gid := os.Getegid(); len(e.Groups) > 0 && e.Groups[0] != gid {
 		t.Errorf("effective group %d, want %d", e.Groups[0], gid)

@@ -72,7 +72,7 @@ func TestPoller(t *testing.T) {
 		t.Error(err)
 	}
 	if err := p.Wait(func(uintptr) bool { return false }); err == nil {
-		t.Error("Wait succeeds after Close")
+		t.Error("Wait succeeded after Close")
 	}
 	f, err := os.CreateTemp(t.TempDir(), "regular")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestPoller(t *testing.T) {
 	}
 	defer f.Close()
 	if p, err := ringloop.NewPoller(int(f.Fd()), "a file"); err == nil {
-		t.Error("a regular file is polled")
+		t.Error("polling a regular file succeeded, want an error")
 		_ = p.Close()
 	}
 }

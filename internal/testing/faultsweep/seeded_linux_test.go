@@ -16,12 +16,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// seeded is a user of a ring with a bug of choice: it reads from a pipe into a
-// provided buffer, with a table of slots.
+// seeded uses a ring with a chosen bug: it reads from a pipe into a provided buffer, with a
+// table of slots.
 type seeded struct {
 	leaksSlot, keepsBuffer, leaksFD, hidesError, ignoresShort bool
 
-	fds []int // that were leaked
+	fds []int // slots that the bug leaked
 }
 
 func (b *seeded) run(t *Trial) {
@@ -94,13 +94,13 @@ func (b *seeded) run(t *Trial) {
 	}
 }
 
-// TestSeededBugs seeds one bug after another. Each must be found, and without a bug nothing must be
-// found.
+// TestSeededBugs seeds one bug at a time. Each must be found, and without a bug the sweep
+// must find nothing.
 func TestSeededBugs(t *testing.T) {
 	Need(t)
 	ringtest.NeedKernel(t, "status of buffer rings", "6.8")
 	if testing.Short() {
-		t.Skip("shows that another test can fail: without -short")
+		t.Skip("checks the sweep, not the product: not with -short")
 	}
 	reads := []Choice{{Errno: syscall.EIO}, short}
 	for _, c := range []struct {
@@ -129,13 +129,13 @@ func TestSeededBugs(t *testing.T) {
 				t.Errorf("found %q, want %q, in %v", found, c.want, r)
 			}
 			if r.Faults == 0 {
-				t.Error("nothing has failed")
+				t.Error("the sweep found no bug")
 			}
 		})
 	}
 }
 
-// TestCounts counts answers, and makes the right one fail.
+// TestCounts counts results, and makes the chosen one fail.
 func TestCounts(t *testing.T) {
 	Need(t)
 	var failed []int

@@ -15,13 +15,13 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// careless is a user of a simulated ring with a bug of choice: it reads a file, two bytes at a time.
+// careless uses a simulated ring with a chosen bug: it reads a file, two bytes at a time.
 type careless struct {
 	path string
 
 	sharesBuffer, resubmitsNothing, forgets bool
 
-	bufs [][]byte // which the kernel may have until it ends
+	bufs [][]byte // the kernel may have it until the operation ends
 }
 
 func (b *careless) run(t *Trial) {
@@ -52,7 +52,7 @@ func (b *careless) run(t *Trial) {
 			return
 		} else if err == nil && b.forgets {
 			r.SQE().Nop().SetUserData(7)
-			_, _ = r.Submit() // and no goroutine waits for it
+			_, _ = r.Submit() // and no goroutine waits for the operation
 		}
 		n += max(int(c.Res), 0)
 	}
@@ -61,7 +61,7 @@ func (b *careless) run(t *Trial) {
 	}
 }
 
-// completion submits and returns the completion that belongs to a number.
+// completion submits and returns the completion with the given user data.
 func completion(r *kernelsim.Ring, number uint64) (uring.CQE, error) {
 	for {
 		_, err := r.Submit()
@@ -72,14 +72,14 @@ func completion(r *kernelsim.Ring, number uint64) (uring.CQE, error) {
 		if r.Reap(c[:]) == 1 && c[0].UserData == number {
 			return c[0], nil
 		}
-		runtime.Gosched() // the simulated kernel has a goroutine of its own
+		runtime.Gosched() // the simulated kernel has its own goroutine
 	}
 }
 
-// TestSeededBugsSimulated seeds one bug after the other under a simulated ring.
+// TestSeededBugsSimulated seeds one bug at a time above a simulated ring.
 func TestSeededBugsSimulated(t *testing.T) {
 	if testing.Short() {
-		t.Skip("shows that another test can fail: without -short")
+		t.Skip("checks the sweep, not the product: not with -short")
 	}
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("12345678"), 0o600); err != nil {
@@ -105,7 +105,7 @@ func TestSeededBugsSimulated(t *testing.T) {
 				t.Errorf("found %q, want %q, in %v", found, c.want, r)
 			}
 			if c.want == "" && r.Faults == 0 {
-				t.Error("nothing has failed")
+				t.Error("the sweep found no bug")
 			}
 		})
 	}

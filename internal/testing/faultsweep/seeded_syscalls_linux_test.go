@@ -11,12 +11,12 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// echoer echoes a connection's data through a ring of package uring, with bugs that have no effect
-// on a real, fast kernel.
+// echoer echoes the data of a connection through a ring of package uring, with bugs that
+// have no effect on a real, fast kernel.
 type echoer struct {
-	givesBackEarly bool // reads a provided buffer that it has given back
+	givesBackEarly bool // reads a provided buffer after recycling it
 	reusesEarly    bool // writes into memory that is being sent
-	leaves         bool // ends with a receive in flight
+	leaves         bool // closes with a receive in flight
 }
 
 const echoed = "0123456789abcdefghijklmn"
@@ -79,7 +79,7 @@ func (e *echo) open() (err error) {
 	return nil
 }
 
-// serve runs until everything is sent, and ends its operations.
+// serve runs until all data is sent, and then ends its operations.
 func (e *echo) serve() error {
 	defer func() {
 		for (e.receiving || e.sending) && !e.bug.leaves {
@@ -143,7 +143,7 @@ func (e *echo) received(c uring.CQE) {
 		e.bufs.Recycle(c.BufferID())
 		e.bufs.Publish()
 		e.r.SQE().Cancel(udNothing).SetUserData(udCancel)
-		_, _ = e.r.Submit() // does something else first
+		_, _ = e.r.Submit() // runs other code first
 	}
 	idle := len(e.out) == 0 && len(e.spare) == 0
 	e.spare = append(e.spare, unseen(data)...)
@@ -175,7 +175,7 @@ func wipe(p []byte) {
 	}
 }
 
-// send sends the rest of the data, or else the data received meanwhile.
+// send sends the rest of the data or, without a rest, the data received meanwhile.
 func (e *echo) send() {
 	if len(e.out) == 0 {
 		e.out, e.spare = e.spare, nil
@@ -186,27 +186,27 @@ func (e *echo) send() {
 	e.sending = true
 	e.r.SQE().Send(uring.Fd(e.fd), e.out, syscall.MSG_NOSIGNAL).SetUserData(udSend)
 	if e.bug.reusesEarly {
-		_, _ = e.r.Submit() // which sends it, as a rule
+		_, _ = e.r.Submit() // which usually sends it
 		old := e.out
 		e.out = unseen(old)
 		wipe(old)
 	}
 }
 
-// TestSeededBugsAtSyscalls seeds one bug after another above simulated rings. The kernel's own
-// rings show these bugs never, or only if the kernel is slow.
+// TestSeededBugsAtSyscalls seeds one bug at a time above simulated rings. On the kernel's
+// own rings these bugs show only if the kernel is slow, or never.
 func TestSeededBugsAtSyscalls(t *testing.T) {
 	if testing.Short() {
-		t.Skip("shows that another test can fail: without -short")
+		t.Skip("checks the sweep, not the product: not with -short")
 	}
 	Need(t)
-	// Operations in flight on a failed ring cannot be ended by its user.
+	// A program cannot end operations in flight on a failed ring.
 	passing := map[string][]Choice{"io_uring_enter": append(Passes(syscall.EINTR, syscall.EAGAIN), short)}
 	for _, c := range []struct {
 		name  string
 		bug   echoer
 		want  string
-		quiet bool // the kernel's rings show nothing, for certain
+		quiet bool // the kernel's rings certainly show nothing
 	}{
 		{"none", echoer{}, "", true},
 		{"a provided buffer that is read after it was given back", echoer{givesBackEarly: true}, "came back", true},
@@ -229,7 +229,7 @@ func TestSeededBugsAtSyscalls(t *testing.T) {
 					t.Errorf("at the system calls %v: found %q, want %q, in %v\n%s", atSyscalls, found, want, r, strings.Join(r.Lines, "\n"))
 				}
 				if want == "" && r.Faults == 0 {
-					t.Error("nothing has failed")
+					t.Error("the sweep found no bug")
 				}
 			}
 		})

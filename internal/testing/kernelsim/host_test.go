@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// oneFile is a host with a file that has the descriptor 3.
+// oneFile is a host with one file, which has descriptor 3.
 type oneFile struct {
 	data  []byte
 	syncs int
@@ -32,8 +32,8 @@ func (f *oneFile) Hold(fd int) int32 { return int32(fd) }
 
 func (f *oneFile) Drop(int) {}
 
-// TestHost does operations on a descriptor of the process, beside the kernel's
-// own, with short results.
+// TestHost runs operations on a descriptor of the process, with short results, besides the
+// simulated kernel's descriptors.
 func TestHost(t *testing.T) {
 	f := &oneFile{data: []byte("0123456789")}
 	k := New(Options{Seed: 1, Host: f, FirstFD: 100, Faults: Faults{Short: 1}})
@@ -64,7 +64,7 @@ func TestHost(t *testing.T) {
 	}
 	for i := range uint64(2) {
 		if n := res[i]; n < 1 || n > 4 {
-			t.Errorf("operation %d: %d, which is not short", i, n)
+			t.Errorf("operation %d: result %d, want a short one", i, n)
 		}
 	}
 	if n := res[0]; n > 0 && !bytes.HasPrefix([]byte("23456"), bufs[0][:min(n, 3)]) {
@@ -75,7 +75,7 @@ func TestHost(t *testing.T) {
 	}
 	for i, errno := range map[uint64]syscall.Errno{2: syscall.EBADF, 5: syscall.EINVAL, 6: syscall.EINVAL} {
 		if res[i] != -int32(errno) {
-			t.Errorf("operation %d: %d instead of %v", i, res[i], errno)
+			t.Errorf("operation %d: result %d, want %v", i, res[i], errno)
 		}
 	}
 	if res[4] != 0 || f.syncs != 1 {
@@ -89,8 +89,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestPipeBytes compares the two ways to get them, across the places where a run
-// ends.
+// TestPipeBytes compares the two ways to compute them, across the ends of runs.
 func TestPipeBytes(t *testing.T) {
 	p := make([]byte, 3*pipeRun)
 	for _, from := range []uint64{0, 1, pipeRun - 1, 5*pipeRun + 7, 1 << 40} {

@@ -19,12 +19,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// bench is a kernel with one ring and its completions.
+// bench is a kernel with one ring and the ring's completions.
 type bench struct {
 	t    *testing.T
 	k    *Kernel
 	r    *Ring
-	got  map[uint64]uring.CQE // by user data: the last
+	got  map[uint64]uring.CQE // the last completion by user data
 	more int                  // completions beyond the first of each
 	list []uint64             // user data in the order of completion
 
@@ -52,14 +52,14 @@ func onBench(t *testing.T, o Options, ro RingOptions, test func(b *bench)) {
 func (b *bench) sqe(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 	e := b.r.SQE()
 	if e == nil {
-		b.t.Fatal("no entry")
+		b.t.Fatal("the submission queue is full")
 	}
 	build(e)
 	b.built = append(b.built, build)
 	return e.SetUserData(ud)
 }
 
-// submit submits all.
+// submit submits all entries.
 func (b *bench) submit() {
 	b.t.Helper()
 	n := len(b.r.sqes) - b.r.SQSpace()
@@ -68,7 +68,7 @@ func (b *bench) submit() {
 	}
 }
 
-// settle waits until the kernel has nothing to do at this time, and reaps.
+// settle waits until the kernel has nothing to do at the present time, and reaps.
 func (b *bench) settle() {
 	synctest.Wait()
 	buf := make([]uring.CQE, 3)
@@ -117,7 +117,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("read %q, the file is %q", p, b.k.Content(file))
 		}
 		if _, early := b.got[6]; early {
-			t.Error("the timeout is over at once")
+			t.Error("the timeout completed at once")
 		}
 		time.Sleep(time.Hour)
 		b.settle()
@@ -125,7 +125,7 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// TestPipe reads and polls a pipe before there is data.
+// TestPipe reads and polls a pipe before it has data.
 func TestPipe(t *testing.T) {
 	onBench(t, Options{}, RingOptions{}, func(b *bench) {
 		pipe := b.k.Pipe()
@@ -169,10 +169,10 @@ func TestChains(t *testing.T) {
 			return func(e *uring.SQE) { e.Read(uring.Fd(file), p[4*i:4*i+4], off) }
 		}
 		link(1, uring.SQELink, read(0, 0))
-		link(2, uring.SQELink, read(1, 2)) // short: breaks the chain
+		link(2, uring.SQELink, read(1, 2)) // short, which breaks the chain
 		link(3, uring.SQELink, read(2, 0))
 		link(4, 0, func(e *uring.SQE) { e.Nop() })
-		link(5, uring.SQEHardLink, read(3, 2)) // short, but that does not matter
+		link(5, uring.SQEHardLink, read(3, 2)) // short, which a hard link ignores
 		link(6, 0, func(e *uring.SQE) { e.Nop() })
 		wait, soon, late := make([]byte, 1), uring.NewTimespec(time.Second), uring.NewTimespec(time.Hour)
 		link(7, uring.SQELink, func(e *uring.SQE) { e.Read(uring.Fd(pipe), wait, 0) })
@@ -189,8 +189,8 @@ func TestChains(t *testing.T) {
 	})
 }
 
-// TestOverflow fills a small completion queue. Overflowed completions must appear in order when
-// they are requested.
+// TestOverflow fills a small CQ. Overflowed completions must be posted in order when they
+// are requested.
 func TestOverflow(t *testing.T) {
 	onBench(t, Options{BusyOnOverflow: true}, RingOptions{Entries: 8, CQEntries: 2}, func(b *bench) {
 		for ud := range uint64(8) {
@@ -209,7 +209,7 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestViolations breaks the rules of a ring.
+// TestViolations breaks the rules for users of a ring.
 func TestViolations(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -241,16 +241,16 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// everything has all faults, with high probabilities.
+// everything enables all faults, with high probabilities.
 var everything = Faults{
 	Delay: 0.5, Late: 0.5, Short: 0.3, Interrupted: 0.1, Again: 0.1, Broken: 0.1, NoSpace: 0.1, NoBuffers: 0.3,
 	Exit: 0.2, LostCancel: 0.5, Disturbed: 0.3, LostLink: 0.5, Stale: 0.3,
 }
 
-// script submits the same things under a seed and returns what happened.
+// script submits the same entries under a seed and returns what happened.
 func script(t *testing.T, seed uint64) (trace string, completions []uint64) {
-	// Stale completions are drawn when a goroutine reaps, and which one reaps first at
-	// one instant is the scheduler's choice.
+	// Stale completions are chosen when a goroutine reaps, and the scheduler chooses which
+	// goroutine reaps first at one instant.
 	faults := everything
 	faults.Stale = 0
 	onBench(t, Options{Seed: seed, Faults: faults}, RingOptions{}, func(b *bench) {
@@ -281,12 +281,12 @@ func TestSeedReplays(t *testing.T) {
 		t.Errorf("two traces of one seed:\n%s\n%s", first, again)
 	}
 	if other, _ := script(t, 8); other == first {
-		t.Error("two seeds, one story")
+		t.Error("two seeds have the same trace")
 	}
 }
 
-// TestGarbageBeforeTheEnd looks into the buffer of a read in flight, which only
-// the kernel may do.
+// TestGarbageBeforeTheEnd checks that the simulated kernel writes garbage to the buffer of
+// a read in flight, as only the kernel may.
 func TestGarbageBeforeTheEnd(t *testing.T) {
 	onBench(t, Options{Faults: Faults{Delay: 1}}, RingOptions{}, func(b *bench) {
 		pipe := b.k.Pipe()
@@ -295,14 +295,14 @@ func TestGarbageBeforeTheEnd(t *testing.T) {
 		b.submit()
 		synctest.Wait()
 		if bytes.Equal(p, make([]byte, 64)) {
-			t.Error("the kernel does not use its right to the buffer")
+			t.Error("the kernel did not write to the buffer before the completion")
 		}
 		b.k.Feed(pipe, 64)
 		b.settle()
 		b.want(64)
 		for i := range p {
 			if p[i] != PipeByte(uint64(i)) {
-				t.Fatalf("byte %d is %d", i, p[i])
+				t.Fatalf("byte %d is %d, want the data of the read", i, p[i])
 			}
 		}
 	})
@@ -318,7 +318,7 @@ func TestFatal(t *testing.T) {
 			}
 		}
 		if !b.k.Failed() {
-			t.Error("the kernel does not know that a ring has failed")
+			t.Error("the kernel does not report that a ring has failed")
 		}
 	})
 }

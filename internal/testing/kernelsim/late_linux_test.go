@@ -14,9 +14,9 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// TestLateOperationsKeepTheirFiles makes rings fail with a write in flight. The file is closed, and
-// another file gets its number. A late write must go to the first file, because the kernel holds
-// the file and not the number.
+// TestLateOperationsKeepTheirFiles makes rings fail with a write in flight. The file is
+// closed, and another file gets its number. A late write must go to the first file, because
+// the kernel holds the file and not the number.
 func TestLateOperationsKeepTheirFiles(t *testing.T) {
 	late := 0
 	for seed := range uint64(20) {
@@ -27,7 +27,7 @@ func TestLateOperationsKeepTheirFiles(t *testing.T) {
 		})
 	}
 	if late == 0 {
-		t.Error("nothing was written late")
+		t.Error("no write was carried out late")
 	}
 }
 
@@ -63,7 +63,7 @@ func lateWrite(t *testing.T, seed uint64) bool {
 	defer k.Close()
 	r := k.Open(RingOptions{Entries: 8, CQEntries: 8})
 	p := []byte("late")
-	for range 2 { // the second time it fails
+	for range 2 { // the second write fails
 		r.SQE().Write(uring.Fd(fds[0]), p, 0)
 		_, _ = r.Submit()
 	}
@@ -80,7 +80,7 @@ func lateWrite(t *testing.T, seed uint64) bool {
 		t.Errorf("the file has %q", got)
 	}
 	if got := content(1); got != "" {
-		t.Errorf("the file that has the number now has %q", got)
+		t.Errorf("the file that reused the number has %q", got)
 	}
 	return !early
 }

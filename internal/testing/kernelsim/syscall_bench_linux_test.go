@@ -14,25 +14,24 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// hookBench is a simulated kernel with one ring of package uring on it.
+// hookBench is a simulated kernel with one ring of package uring.
 type hookBench struct {
 	*testing.T
 	k    *Kernel
 	r    *uring.Ring
-	want string                 // what the violation is about, "" for none
-	got  map[uint64][]uring.CQE // by user data
-	kept [][]byte               // what is the kernel's must not be collected
+	want string                 // the expected violation, "" for none
+	got  map[uint64][]uring.CQE // the last completion by user data
+	kept [][]byte               // memory that the kernel has must not be collected
 }
 
-// memory returns memory that stays.
+// memory returns memory that stays reachable.
 func (b *hookBench) memory(n int) []byte {
 	p := make([]byte, n)
 	b.kept = append(b.kept, p)
 	return p
 }
 
-// flavours are rings that differ in how they are laid out and when completions
-// appear.
+// flavours are rings that differ in their layout and in when completions are posted.
 var flavours = map[string]uring.Options{
 	"plain":    {Entries: 8},
 	"deferred": {Entries: 8, DeferTaskrun: true, NoSQArray: true},
@@ -79,13 +78,13 @@ func onHookBench(t *testing.T, o uring.Options, p Plan, do func(b *hookBench)) {
 func (b *hookBench) add(ud uint64, build func(e *uring.SQE)) *uring.SQE {
 	e := b.r.SQE()
 	if e == nil {
-		b.Fatal("no entry")
+		b.Fatal("the submission queue is full")
 	}
 	build(e)
 	return e.SetUserData(ud)
 }
 
-// submit submits all and takes up what is complete.
+// submit submits all entries and reaps the completions.
 func (b *hookBench) submit() {
 	b.Helper()
 	if _, err := b.r.Submit(); err != nil {
@@ -118,12 +117,12 @@ func (b *hookBench) last(ud uint64, n int) uring.CQE {
 	return b.got[ud][n-1]
 }
 
-// res is last with what it must say.
+// res checks the result of the last completion.
 func (b *hookBench) res(ud uint64, n int, want int32) uring.CQE {
 	b.Helper()
 	c := b.last(ud, n)
 	if c.Res != want {
-		b.Errorf("completion %d of %d says %d, want %d", n, ud, c.Res, want)
+		b.Errorf("completion %d of %d is %d, want %d", n, ud, c.Res, want)
 	}
 	return c
 }

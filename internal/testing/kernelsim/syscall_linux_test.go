@@ -24,7 +24,7 @@ func overFlavours(t *testing.T, test func(b *hookBench)) {
 	}
 }
 
-// TestHookSubmitWays uses counts of Publish late.
+// TestHookSubmitWays uses stale counts of Publish.
 func TestHookSubmitWays(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)
@@ -69,7 +69,7 @@ func TestHookFiles(t *testing.T) {
 	})
 }
 
-// TestHookSockets accepts, receives in all ways, and sends more than fits into the socket's buffer.
+// TestHookSockets accepts, receives in all ways, and sends more than the socket buffers.
 func TestHookSockets(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +114,7 @@ func TestHookSockets(t *testing.T) {
 				b.Errorf("received %q, want %q", data, want)
 			}
 		}
-		b.res(4, 3, no(syscall.ENOBUFS)) // both buffers are ours
+		b.res(4, 3, no(syscall.ENOBUFS)) // the kernel has no buffer
 		bufs.Recycle(0)
 		bufs.Publish()
 		if n, err := bufs.Available(); n != 1 || err != nil {
@@ -144,7 +144,7 @@ func TestHookSockets(t *testing.T) {
 	})
 }
 
-// TestHookPolls polls once and again, changes polls and cancels.
+// TestHookPolls polls once and multishot, changes polls and cancels them.
 func TestHookPolls(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		x, y := b.pair()
@@ -157,14 +157,14 @@ func TestHookPolls(t *testing.T) {
 		b.add(4, func(e *uring.SQE) { e.PollAdd(uring.Fd(y), in) })
 		b.submit()
 		if len(b.got[2])+len(b.got[3])+len(b.got[4]) != 0 {
-			b.Errorf("events without a reason: %v", b.got)
+			b.Errorf("unexpected events: %v", b.got)
 		}
 		b.write(y, "a")
 		b.res(2, 1, in)
 		if c := b.res(3, 1, in); !c.Has(uring.CQEMore) {
-			b.Errorf("the stream has ended: %+v", c)
+			b.Errorf("the multishot poll has ended: %+v", c)
 		}
-		b.write(y, "b") // an edge, although nothing was read
+		b.write(y, "b") // an edge, although no data was read
 		b.res(3, 2, in)
 		b.add(5, func(e *uring.SQE) { e.PollUpdate(4, out, 4) })
 		b.res(5, 1, 0)
@@ -179,13 +179,13 @@ func TestHookPolls(t *testing.T) {
 		b.add(9, func(e *uring.SQE) { e.PollRemove(3) })
 		b.res(9, 1, no(syscall.ENOENT))
 		if len(b.got[7]) != 0 {
-			b.Errorf("a success that was to be skipped: %v", b.got[7])
+			b.Errorf("a completion with IOSQE_CQE_SKIP_SUCCESS: %v", b.got[7])
 		}
 	})
 }
 
-// TestHookOverflow has more completions than places: those that do not fit are fetched,
-// in order, and a stream ends.
+// TestHookOverflow posts more completions than the CQ has slots: those that do not fit are
+// fetched, in order, and a multishot operation ends.
 func TestHookOverflow(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		x, y := b.pair()
@@ -211,21 +211,21 @@ func TestHookOverflow(t *testing.T) {
 			var c [4]uring.CQE
 			for _, c := range c[:b.r.Reap(c[:])] {
 				if c.UserData == 100 && c.Has(uring.CQEMore) && b.k.Counts()["full stream"] > 0 {
-					b.Errorf("the stream goes on: %+v", c)
+					b.Errorf("the multishot operation continues: %+v", c)
 				}
 				order = append(order, c.UserData)
 			}
 		}
 		if b.r.CQOverflow() == 0 {
-			b.Error("nothing has overflowed")
+			b.Error("no completion has overflowed")
 		}
 		if c := b.r.SQFlags(); c&uring.SQCQOverflow != 0 {
-			b.Errorf("flags %x afterwards", c)
+			b.Errorf("SQ flags %x afterwards", c)
 		}
 	})
 }
 
-// TestHookThreads enters from a thread that must not.
+// TestHookThreads enters from a thread that may not.
 func TestHookThreads(t *testing.T) {
 	onHookBench(t, flavours["deferred"], Plan{}, func(b *hookBench) {
 		b.add(1, func(e *uring.SQE) { e.Nop() })
@@ -241,33 +241,33 @@ func TestHookThreads(t *testing.T) {
 	})
 }
 
-// TestHookDescriptor polls that of a ring, and waits with a bound.
+// TestHookDescriptor polls the descriptor of a ring, and waits with a timeout.
 func TestHookDescriptor(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		readable := func() bool {
 			for {
 				n, errno := sys.PollNow([]sys.PollFD{{Fd: int32(b.r.FD()), Events: 1}})
-				if errno == 0 { // and no signal
+				if errno == 0 { // without a signal mask
 					return n > 0
 				}
 			}
 		}
 		if _, err := b.r.SubmitAndWaitTimeout(1, time.Microsecond); err != nil || readable() {
-			b.Errorf("nothing has come: %v, %v", err, readable())
+			b.Errorf("the poll of an idle ring: %v, %v", err, readable())
 		}
 		b.add(1, func(e *uring.SQE) { e.Nop() })
 		b.submit()
 		if !readable() {
-			b.Error("a completion is there, and nobody is told")
+			b.Error("a completion is there, and the poll reports nothing")
 		}
 		b.res(1, 1, 0)
 		if _, err := b.r.SubmitAndWaitTimeout(1, time.Microsecond); err != nil || readable() {
-			b.Errorf("nothing is left: %v, %v", err, readable())
+			b.Errorf("the poll after Reap: %v, %v", err, readable())
 		}
 	})
 }
 
-// TestHookRestricted keeps a ring within its limits.
+// TestHookRestricted checks that a restricted ring refuses other calls.
 func TestHookRestricted(t *testing.T) {
 	o := uring.Options{Entries: 4, Restrict: &uring.Restrictions{Ops: []uring.Op{uring.OpNop}}}
 	onHookBench(t, o, Plan{}, func(b *hookBench) {
@@ -280,7 +280,7 @@ func TestHookRestricted(t *testing.T) {
 		b.res(2, 1, no(syscall.EACCES))
 		b.res(3, 1, no(syscall.EACCES))
 		if err := b.r.RegisterBuffers([][]byte{make([]byte, 8)}); !errors.Is(err, syscall.EACCES) {
-			b.Errorf("a call that is not allowed: %v", err)
+			b.Errorf("a call that is not permitted: %v", err)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func once(code uring.Op, f Fault) Plan {
 	}}
 }
 
-// TestHookFaults has operations meet each fault once.
+// TestHookFaults injects each fault into one operation.
 func TestHookFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -68,7 +68,7 @@ func TestHookFaults(t *testing.T) {
 	}
 }
 
-// TestHookLost makes a cancellation and a change answer that they came too late.
+// TestHookLost makes a cancellation and an update come too late.
 func TestHookLost(t *testing.T) {
 	lost := Fault{Errno: syscall.EALREADY, Lost: true}
 	for _, code := range []uring.Op{uring.OpAsyncCancel, uring.OpPollRemove} {
@@ -92,7 +92,7 @@ func TestHookLost(t *testing.T) {
 	}
 }
 
-// TestHookEnters has calls take less, or fail, once each.
+// TestHookEnters makes calls consume fewer entries, or fail, once each.
 func TestHookEnters(t *testing.T) {
 	calls := 0
 	p := Plan{Submit: func(n int) (int, bool, syscall.Errno) {
@@ -109,7 +109,7 @@ func TestHookEnters(t *testing.T) {
 			b.add(ud, func(e *uring.SQE) { e.Nop() })
 		}
 		if n, err := b.r.Submit(); n != 1 || err != nil || b.r.SQFlags()&uring.SQCQOverflow == 0 {
-			b.Errorf("%d entries are taken, %v, flags %x", n, err, b.r.SQFlags())
+			b.Errorf("%d entries were consumed, %v, flags %x", n, err, b.r.SQFlags())
 		}
 		if _, err := b.r.Submit(); !errors.Is(err, syscall.EBUSY) {
 			b.Errorf("the second call: %v", err)
@@ -123,7 +123,7 @@ func TestHookEnters(t *testing.T) {
 	})
 }
 
-// TestHookFailed makes a ring fail for good, and closes it with operations in flight.
+// TestHookFailed makes a ring fail permanently, and closes it with operations in flight.
 func TestHookFailed(t *testing.T) {
 	calls := 0
 	p := Plan{Submit: func(n int) (int, bool, syscall.Errno) {
@@ -147,12 +147,12 @@ func TestHookFailed(t *testing.T) {
 		clear(mem)
 		b.k.Settle()
 		if string(mem) == string(make([]byte, 64)) {
-			b.Error("the kernel does not use its right to the memory")
+			b.Error("the kernel did not write to the memory before the completion")
 		}
 	})
 }
 
-// TestHookViolations breaks the rules of a ring.
+// TestHookViolations breaks the rules for users of a ring.
 func TestHookViolations(t *testing.T) {
 	for want, do := range map[string]func(b *hookBench, x int, bufs *uring.BufRing){
 		"in flight": func(b *hookBench, x int, _ *uring.BufRing) {

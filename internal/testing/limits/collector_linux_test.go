@@ -13,8 +13,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestCollector runs the garbage collector permanently, with a memory limit below the program's
-// need, while all kinds of operations are in flight.
+// TestCollector runs the garbage collector continually, with a memory limit below the
+// program's need, while operations of all kinds are in flight.
 func TestCollector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one limit is enough with -short")
@@ -36,8 +36,8 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// collecting has the collector run, and stacks shrink, until the function that it
-// returns is called.
+// collecting runs the collector and shrinks stacks until the function that it returns is
+// called.
 func collecting() func() {
 	var stop atomic.Bool
 	var ended sync.WaitGroup
@@ -49,8 +49,8 @@ func collecting() func() {
 	return func() { stop.Store(true); ended.Wait() }
 }
 
-// TestMemoryGroup gives a process little memory, file cache and the buffers of
-// sockets included, of which it uses more.
+// TestMemoryGroup limits the memory of a process, including file cache and socket buffers,
+// to less than it uses.
 func TestMemoryGroup(t *testing.T) {
 	if testing.Short() && os.Getenv(ringtest.LaneEnv) == "" {
 		t.Skip("one limit is enough with -short, except where the machine is the test's own")
@@ -62,7 +62,7 @@ func TestMemoryGroup(t *testing.T) {
 		g := newGroup(t, limit)
 		inChild(t, g.attr(), "GOMEMLIMIT=16MiB")
 		if g.reached(t) == 0 {
-			t.Error("the limit was never reached")
+			t.Error("the process never reached the limit")
 		}
 		return
 	}

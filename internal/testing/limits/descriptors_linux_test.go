@@ -15,9 +15,9 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 )
 
-// TestFewDescriptors has dozens of goroutines, each of which uses up to 17 descriptors, share 64.
-// Then all are taken, and open objects must still work. Then there are enough, and everything must
-// work.
+// TestFewDescriptors lets dozens of goroutines, each of which uses up to 17 descriptors,
+// share 64. Then all descriptors are used up, and open objects must still work. Then there
+// are enough again, and everything must work.
 func TestFewDescriptors(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	ringtest.NeedRing(t)
@@ -43,11 +43,11 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	})
 	if refused == 0 {
-		t.Error("nothing was short of descriptors")
+		t.Error("no operation failed for lack of descriptors")
 	}
 }
 
-// withoutAny takes all descriptors.
+// withoutAny uses up all descriptors.
 func (w *environment) withoutAny() {
 	var hog []io.Closer
 	defer func() {
@@ -82,7 +82,7 @@ func (w *environment) withoutAny() {
 	}
 }
 
-// until opens files until there are no descriptors; servers may still close some.
+// until opens files until no descriptor is left; servers may still close some.
 func (w *environment) until(what string, get func() (io.Closer, error)) (got []io.Closer) {
 	for range 100 {
 		c, err := get()
@@ -95,11 +95,11 @@ func (w *environment) until(what string, get func() (io.Closer, error)) (got []i
 		}
 		got = append(got, c)
 	}
-	w.problem("%s can be had without end", what)
+	w.problem("opening %s never fails", what)
 	return got
 }
 
-// works uses what needs no descriptor.
+// works uses the objects that need no new descriptor.
 func (w *environment) works(when string) {
 	op := &reactor.Op{}
 	op.SQE.Nop()
@@ -108,7 +108,7 @@ func (w *environment) works(when string) {
 	}
 }
 
-// withEnough uses, all at once, more than there was.
+// withEnough opens, at the same time, more objects than were possible before.
 func (w *environment) withEnough() {
 	w.tolerated, w.patience = nil, ringtest.Patience
 	const many = 40

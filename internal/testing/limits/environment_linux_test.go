@@ -23,15 +23,15 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// environment is the kernel's environment with an event server, to which every other
-// connection goes.
+// environment is the kernel environment with an event server; every other connection goes
+// to that server.
 type environment struct {
 	*stress.KernelEnv
 	server *event.Server
 
-	tolerated []syscall.Errno    // what may be answered while the limit holds
+	tolerated []syscall.Errno    // errors that are permitted while the limit holds
 	patience  time.Duration      // how long a connection may wait to be accepted
-	ending    func(*environment) // called when the scenario is over
+	ending    func(*environment) // called after the scenario
 
 	refused atomic.Int64
 	wrong   []string
@@ -49,7 +49,8 @@ func newEnvironment(s *stress.Scenario, dir string) (*environment, error) {
 	return w, err
 }
 
-// generate makes a scenario of so many workers whose environment may be short.
+// generate makes a scenario with the given number of workers for an environment under a
+// limit.
 func generate(seed uint64, workers int) *stress.Scenario {
 	return stress.Generate("kernel", seed, stress.Size{Workers: workers, Steps: 10}, func(rng *rand.Rand) stress.Settings {
 		s := stress.KernelSettings(rng)
@@ -58,8 +59,8 @@ func generate(seed uint64, workers int) *stress.Scenario {
 	})
 }
 
-// run runs seeds of an environment and returns how many operations there were, and
-// how many of them were refused.
+// run runs seeds of an environment and returns the number of operations, and how many of
+// them were refused.
 func run(t *testing.T, dir string, seeds, workers int, prepare func(*environment)) (operations, refused int64) {
 	t.Helper()
 	for seed := range uint64(seeds) {
@@ -118,21 +119,20 @@ func (w *environment) OpenFile(number int) (stress.File, error) {
 	return f, w.note(err)
 }
 
-// Pipe makes a pipe.
+// Pipe creates a pipe.
 func (w *environment) Pipe(first uint64) (stress.Pipe, error) {
 	p, err := w.KernelEnv.Pipe(first)
 	return p, w.note(err)
 }
 
-// Watch has a pipe watched.
+// Watch watches a pipe.
 func (w *environment) Watch(mode int) (stress.Watch, error) {
 	k, err := w.KernelEnv.Watch(mode)
 	return k, w.note(err)
 }
 
-// Dial connects to one of the servers, which has accepted when Dial returns: a
-// client that holds descriptors and waits in a backlog until others free some could
-// wait for ever.
+// Dial connects to one of the servers, which has accepted when Dial returns. Otherwise
+// clients could hold all descriptors and wait in a backlog for ever.
 func (w *environment) Dial(first uint64) (stress.Conn, error) {
 	c, err := w.dial(first)
 	if err != nil {

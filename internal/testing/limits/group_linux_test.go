@@ -27,9 +27,9 @@ type group struct {
 	fd  *os.File
 }
 
-// newGroup makes a group below the test's own, or below the root. It enables
-// the memory controller for children only on the machine of a kernel lane, which
-// concerns no other process.
+// newGroup makes a group below the test's own, or below the root. It enables the memory
+// controller for children only on the machine of a kernel lane, where no other process is
+// affected.
 func newGroup(t *testing.T, limit int) *group {
 	t.Helper()
 	for _, parent := range parents(t) {
@@ -39,9 +39,9 @@ func newGroup(t *testing.T, limit int) *group {
 		}
 		t.Cleanup(func() { g.remove(t) })
 		if g.set("memory.max", strconv.Itoa(limit)) != nil {
-			continue // without the controller
+			continue // without the memory controller
 		}
-		_ = g.set("memory.swap.max", "0") // is not there where nothing swaps
+		_ = g.set("memory.swap.max", "0") // the file is missing where there is no swap
 		var err error
 		if g.fd, err = os.Open(g.dir); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func newGroup(t *testing.T, limit int) *group {
 	return nil
 }
 
-// parents returns the groups below which one may be made.
+// parents returns the groups below which a new one may be made.
 func parents(t *testing.T) []string {
 	root := "/sys/fs/cgroup"
 	if os.Getenv(ringtest.LaneEnv) != "" && os.Getuid() == 0 {
@@ -75,7 +75,7 @@ func parents(t *testing.T) []string {
 	}
 	slices.Reverse(dirs)
 	return slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, "cgroup.controllers")) // that of version 1 has none
+		_, err := os.Stat(filepath.Join(dir, "cgroup.controllers")) // the controller of version 1 has no such file
 		return err != nil
 	})
 }
@@ -84,7 +84,7 @@ func (g *group) set(name, value string) error {
 	return os.WriteFile(filepath.Join(g.dir, name), []byte(value), 0)
 }
 
-// attr has a child start in the group.
+// attr makes a child start in the group.
 func (g *group) attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(g.fd.Fd())}
 }
@@ -104,7 +104,7 @@ func (g *group) reached(t *testing.T) int {
 	return n
 }
 
-// remove removes the group. Its last process is gone, but perhaps not from it.
+// remove removes the group. Its last process has ended, but may still be counted.
 func (g *group) remove(t *testing.T) {
 	err := os.Remove(g.dir)
 	for end := time.Now().Add(ringtest.Patience); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); {
@@ -116,7 +116,7 @@ func (g *group) remove(t *testing.T) {
 	}
 }
 
-// fill has so many bytes in the cache of files, and many in sockets.
+// fill keeps the given number of bytes in the file cache, and many bytes in sockets.
 func (w *environment) fill(dir string, bytes int) {
 	const size, count = 256 << 10, 8
 	name := filepath.Join(dir, "big")
@@ -147,7 +147,7 @@ func (w *environment) fill(dir string, bytes int) {
 	}
 }
 
-// much sends a large stream and reads it back, after a pause without reading.
+// much sends a large stream and reads it back, after a pause.
 func (w *environment) much(first uint64) error {
 	c, err := w.Dial(first)
 	if err != nil {
@@ -165,13 +165,13 @@ func (w *environment) much(first uint64) error {
 	for got := 0; ; {
 		n, err := c.Read(q)
 		if got+n > len(p) || string(q[:n]) != string(p[got:got+n]) {
-			return fmt.Errorf("other bytes from %d on", got)
+			return fmt.Errorf("wrong data at %d", got)
 		}
 		if got += n; err == io.EOF && got == len(p) {
 			return <-sent
 		}
 		if err != nil {
-			return fmt.Errorf("%d bytes of %d: %w", got, len(p), err)
+			return fmt.Errorf("got %d of %d bytes: %w", got, len(p), err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// inChild is ringtest.InChild, with enough descriptors for everything that is not limited.
+// inChild is ringtest.InChild, with enough descriptors for tests of other limits.
 func inChild(t *testing.T, attr *syscall.SysProcAttr, env ...string) bool {
 	t.Helper()
 	ringtest.NeedFiles(t, 1024)

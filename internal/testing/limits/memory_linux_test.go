@@ -17,8 +17,8 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestLittleLockedMemory runs as a user that may lock 64 KiB of memory. In kernels
-// where rings count, that is few and small ones.
+// TestLittleLockedMemory runs as a user who may lock 64 KiB of memory. On kernels where
+// rings count, that permits only a few small rings.
 func TestLittleLockedMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one limit is enough with -short")
@@ -29,7 +29,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		return
 	}
 	dir := directory(t)
-	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // a user that has locked nothing yet
+	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // a user who has locked nothing yet
 	const limit = 64 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
@@ -41,15 +41,15 @@ func TestLittleLockedMemory(t *testing.T) {
 	})
 }
 
-// registered moves data through a batch's buffers. No more than the limit can be
-// registered, and all must work.
+// registered transfers data through a batch's buffers. At most the limit can be registered,
+// and all buffers must work.
 func (w *environment) registered(dir string, limit int) {
 	if err := w.throughBuffers(filepath.Join(dir, "registered"), limit); err != nil {
 		w.problem("registered buffers: %v", err)
 	}
 }
 
-// throughBuffers uses a batch that wants to register 2 MiB.
+// throughBuffers uses a batch that tries to register 2 MiB.
 func (w *environment) throughBuffers(name string, limit int) error {
 	const size, count = 64 << 10, 32
 	return withBatch(name, ufile.BatchOptions{Buffers: count, BufferSize: size}, func(f *ufile.File, b *ufile.Batch) error {
@@ -63,7 +63,7 @@ func (w *environment) throughBuffers(name string, limit int) error {
 	})
 }
 
-// withBatch makes a file and a batch, and closes them.
+// withBatch makes a file and a batch, and closes them afterwards.
 func withBatch(name string, o ufile.BatchOptions, use func(*ufile.File, *ufile.Batch) error) error {
 	s, err := ufile.NewSystem(ufile.Options{})
 	if err != nil {
@@ -99,7 +99,7 @@ func moveThrough(f *ufile.File, b *ufile.Batch, count, size int, off int64, writ
 	want := make([]byte, size)
 	for _, r := range ranges {
 		if stress.Bytes(want, uint64(r.Off)); !bytes.Equal(want, r.Buf) {
-			return fmt.Errorf("other bytes from %d on", r.Off)
+			return fmt.Errorf("wrong data at %d", r.Off)
 		}
 	}
 	return nil

@@ -4,5 +4,5 @@
 
 package limits
 
-// raceCost is how many times more memory a program has with the race detector.
+// raceCost is the factor by which the race detector increases a program's memory.
 const raceCost = 4

@@ -21,8 +21,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// public are the packages that a user may import, and surfaces the systems that
-// their exported surface is read for.
+// public are the packages that a user may import; surfaces are the systems for which their
+// exported surface is recorded.
 var (
 	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
 		"unet", "unet/event", "unet/event/framing", "uring", "watch", "watch/watchtest"}
@@ -39,8 +39,8 @@ accept it:
 
 	go test ./internal/testing/lint -run TestAPI -update`
 
-// TestAPI compares the exported surface of each public package with the file that
-// was committed, so that none changes by accident.
+// TestAPI compares the exported surface of each public package with the committed file, so
+// that no surface changes by accident.
 func TestAPI(t *testing.T) {
 	ringtest.NeedTree(t)
 	shaky := experimental(t)
@@ -113,8 +113,8 @@ func experimental(t *testing.T) map[string]bool {
 	return names
 }
 
-// surface lists what a package exports, a line each: what not all systems have is
-// followed by those that do, what is experimental begins with ~.
+// surface lists the exports of a package, one on each line. An export that not all systems
+// have is followed by the systems that do; an experimental one begins with ~.
 func surface(t *testing.T, pkg string, shaky map[string]bool) []string {
 	t.Helper()
 	on := map[string][]string{}   // systems by line
@@ -214,8 +214,8 @@ func (l *lister) function(d *ast.FuncDecl) {
 	}
 }
 
-// group lists constants and variables, and takes note of types. In a group of
-// constants those without a type of their own have that of the one before.
+// group lists constants and variables, and records their types. In a group of constants,
+// one without its own type has the type of the constant before it.
 func (l *lister) group(d *ast.GenDecl) {
 	var typ string
 	for _, s := range d.Specs {
@@ -290,8 +290,8 @@ func embedded(x ast.Expr) *ast.Ident {
 	return ast.NewIdent("_")
 }
 
-// methodsOf lists the methods of a type, and those that it has of types of this
-// package which it embeds and other packages cannot see.
+// methodsOf lists the methods of a type, and the methods of unexported types of this
+// package that it embeds.
 func (l *lister) methodsOf(name, of string, has map[string]bool) {
 	for _, d := range l.methods[of] {
 		if m := d.Name.Name; d.Name.IsExported() && !has[m] {
@@ -316,8 +316,8 @@ func (l *lister) methodsOf(name, of string, has map[string]bool) {
 	}
 }
 
-// embeddedHere returns the name of the unexported type of this package that a
-// field embeds, if it does.
+// embeddedHere returns the name of the unexported type of this package that a field embeds,
+// or "".
 func embeddedHere(f *ast.Field) string {
 	x := f.Type
 	if star, ok := x.(*ast.StarExpr); ok {

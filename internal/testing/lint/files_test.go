@@ -18,14 +18,14 @@ import (
 	"testing"
 )
 
-// upwardCalls is how many calls between the files of a package may go up in the order
-// that ARCHITECTURE.md gives. It may shrink.
+// upwardCalls is how many calls between the files of a package may go upward in the order
+// that ARCHITECTURE.md gives. The numbers may only shrink.
 var upwardCalls = map[string]int{
 	"appendlog": 0, "reactor": 5, "sqlitevfs": 1, "ufile": 1, "unet": 5, "unet/event": 6, "watch": 2,
 }
 
-// TestFileOrder reads the order of a package's files in ARCHITECTURE.md and counts the
-// pairs of functions in different files of which the lower calls the upper.
+// TestFileOrder reads the order of a package's files in ARCHITECTURE.md. It counts the
+// pairs of functions in different files in which the lower file calls the upper.
 func TestFileOrder(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -45,15 +45,15 @@ func TestFileOrder(t *testing.T) {
 			continue
 		}
 		total, up := callsBetween(t, imports, pkg, order)
-		t.Logf("%s: %d calls between files, %d of them up", pkg, total, len(up))
+		t.Logf("%s: %d calls between files, %d of them upward", pkg, total, len(up))
 		if len(up) != most {
-			t.Errorf("%s: %d calls go up in the order of ARCHITECTURE.md, recorded are %d:\n%s", pkg, len(up), most, strings.Join(up, "\n"))
+			t.Errorf("%s: %d calls go upward in the order of ARCHITECTURE.md, want at most %d:\n%s", pkg, len(up), most, strings.Join(up, "\n"))
 		}
 	}
 }
 
-// TestDrawing compares the drawing of packages in ARCHITECTURE.md with layers: it has each
-// package of the product, and a package's imports are on its line or below.
+// TestDrawing compares the drawing of packages in ARCHITECTURE.md with layers: the drawing
+// has each package of the product, and a package's imports are on its line or below.
 func TestDrawing(t *testing.T) {
 	doc, err := os.ReadFile("../../../ARCHITECTURE.md")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// fileOrder returns the files that follow the line "Files of `pkg`..." in a block, one a
+// fileOrder returns the files in the block after the line "Files of `pkg`...", one on each
 // line.
 func fileOrder(doc, pkg string) (files []string) {
 	_, rest, found := strings.Cut(doc, "Files of `"+pkg+"`")
@@ -101,15 +101,15 @@ func fileOrder(doc, pkg string) (files []string) {
 	return files
 }
 
-// callsBetween returns how many pairs of functions in different files call each other,
-// and those that go up.
+// callsBetween returns how many pairs of functions in different files call each other, and
+// the pairs that go upward.
 func callsBetween(t *testing.T, imports sourceImporter, dir string, order []string) (total int, up []string) {
 	t.Helper()
 	fset := imports.fset
 	var files []*ast.File
 	for _, name := range productFiles(t, dir) {
 		if match, err := build.Default.MatchFile(dir, name); !match || err != nil {
-			continue // of another system, or of race builds
+			continue // a file of another system, or of race builds
 		}
 		if !slices.Contains(order, name) {
 			t.Fatalf("%s/%s is not in the list of ARCHITECTURE.md", dir, name)
@@ -157,7 +157,7 @@ func callsBetween(t *testing.T, imports sourceImporter, dir string, order []stri
 }
 
 // sourceImporter reads the packages of this tree, of the standard library and of
-// golang.org/x. Others are empty: SQLite alone would take longer than all packages here.
+// golang.org/x. Others stay empty: SQLite alone would take longer than all packages here.
 type sourceImporter struct {
 	fset   *token.FileSet
 	source types.Importer
@@ -173,9 +173,9 @@ func (i sourceImporter) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// smallFiles is how many product files of fewer than 60 lines a package may have: files
-// for another system or build, packages of one short file, and what was never merged. The
-// numbers may shrink.
+// smallFiles is how many product files of fewer than 60 lines a package may have: files for
+// another system or build, packages of one short file, and files that were never merged.
+// The numbers may only shrink.
 var smallFiles = map[string]int{
 	"features":          1,
 	"internal/ringloop": 2,
@@ -189,8 +189,8 @@ var smallFiles = map[string]int{
 	"watch/watchtest":   3,
 }
 
-// TestSmallFiles counts small files: a reader looks for code in files of a subject, not of
-// a constant.
+// TestSmallFiles counts small files: a reader looks for code in a file about a subject, not
+// in a file of one constant.
 func TestSmallFiles(t *testing.T) {
 	for pkg := range layers {
 		if strings.HasPrefix(pkg, "examples") || strings.HasPrefix(pkg, "internal/testing") {

@@ -11,9 +11,9 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestGuaranteesNameRealTests reads docs/guarantees.md and fails when a function that it
-// names as a test does not exist, when a promise has no test, and when a package's
-// section has no promise or does not say what is not promised.
+// TestGuaranteesNameRealTests reads docs/guarantees.md. It fails when a named test does not
+// exist, when a promise has no test, and when a package's section has no promise or does
+// not list what is not promised.
 func TestGuaranteesNameRealTests(t *testing.T) {
 	ringtest.NeedTree(t)
 	text, err := os.ReadFile("../../../docs/guarantees.md")
@@ -47,10 +47,10 @@ func TestGuaranteesNameRealTests(t *testing.T) {
 			}
 		}
 		if rows == 0 || !strings.Contains(body, "\nNot promised:") {
-			t.Errorf("%s: %d promises, or nothing that is not promised", title, rows)
+			t.Errorf("%s: %d promises, or no line \"Not promised:\"", title, rows)
 		}
 	}
 	if len(sections) < 9 {
-		t.Errorf("%d sections", len(sections))
+		t.Errorf("docs/guarantees.md has %d sections, want at least 9", len(sections))
 	}
 }

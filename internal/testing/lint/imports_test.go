@@ -17,10 +17,9 @@ import (
 
 const module = "github.com/ringside-io/ringside/"
 
-// layers says which packages of this module a package may import, by path
-// below the module. internal/sys is the only way to the kernel, which every
-// package above it may use. A package that is not listed fails the test: place
-// it here before it grows roots.
+// layers lists which packages of this module a package may import, by path below the
+// module. internal/sys is the only way to the kernel; every package above it may use it. A
+// package that is not listed fails the test: decide its layer when it is new.
 var layers = map[string][]string{
 	"internal/abi":         {},
 	"internal/sys":         {"internal/abi"},
@@ -43,7 +42,7 @@ var layers = map[string][]string{
 	"watch":                {"features", "internal/epoll", "internal/ringloop", "internal/sys", "uring"},
 	"watch/watchtest":      {"internal/sys", "watch"},
 
-	// Programs that show how; they import what a user may.
+	// Example programs; they import what a user may import.
 	"examples":                   {},
 	"examples/cat":               {"ufile"},
 	"examples/checksum":          {"ufile"},
@@ -59,7 +58,7 @@ var layers = map[string][]string{
 	"examples/restart":           {"examples/internal/handover", "unet"},
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
 
-	// For tests and lanes; nothing above imports them outside of tests.
+	// For tests and lanes; packages above import them only in tests.
 	"internal/testing/powercut":       {},
 	"internal/testing/ringtest":       {"internal/probe", "internal/sys", "uring"},
 	"internal/testing/lint":           {},
@@ -85,7 +84,7 @@ type listed struct {
 	Module                             *struct{ Path string }
 }
 
-// list asks the go command for packages of the core module on one system.
+// list asks the go command for the packages of the core module on one system.
 func list(t *testing.T, goos string, args ...string) []listed {
 	t.Helper()
 	ringtest.NeedTree(t)
@@ -135,8 +134,8 @@ func TestDependenciesGoOneWay(t *testing.T) {
 	}
 }
 
-// TestOutsideDependencies looks at everything that the packages a user imports
-// pull in.
+// TestOutsideDependencies checks all direct and indirect imports of the packages that a
+// user imports.
 func TestOutsideDependencies(t *testing.T) {
 	public := []string{"./uring", "./features", "./reactor", "./ufile/...", "./appendlog", "./unet/...", "./watch/..."}
 	for _, goos := range []string{"linux", "darwin", "windows"} {
@@ -145,10 +144,10 @@ func TestOutsideDependencies(t *testing.T) {
 				continue
 			}
 			if m := p.Module.Path; m != path.Clean(module) && m != "golang.org/x/sys" {
-				t.Errorf("%s: %s comes from %s: the core module needs the standard library and golang.org/x/sys only", goos, p.ImportPath, m)
+				t.Errorf("%s: %s comes from %s: the core module may use only the standard library and golang.org/x/sys", goos, p.ImportPath, m)
 			}
 			if strings.HasPrefix(p.ImportPath, module+"internal/testing/ringtest") {
-				t.Errorf("%s is reachable outside of tests", p.ImportPath)
+				t.Errorf("%s is imported outside of tests", p.ImportPath)
 			}
 		}
 	}

@@ -16,9 +16,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestLiburingTableNamesRealTests reads docs/liburing-tests.md and fails when a
-// function that it names as a test does not exist, and when a row names
-// neither a test nor a reason why there is none.
+// TestLiburingTableNamesRealTests reads docs/liburing-tests.md. It fails when a named test
+// does not exist, and when a row has neither a test nor a reason.
 func TestLiburingTableNamesRealTests(t *testing.T) {
 	ringtest.NeedTree(t)
 	text, err := os.ReadFile("../../../docs/liburing-tests.md")
@@ -44,17 +43,17 @@ func TestLiburingTableNamesRealTests(t *testing.T) {
 				functions[name[1]] = functionsOf(t, "../../../"+name[1])
 			}
 			if !functions[name[1]][name[2]] {
-				t.Errorf("%s is said to be tested by %s.%s, which does not exist", program, name[1], name[2])
+				t.Errorf("%s names the test %s.%s, which does not exist", program, name[1], name[2])
 			}
 		}
 	}
 	if len(programs) < 250 || !slices.IsSorted(programs) || len(slices.Compact(slices.Clone(programs))) != len(programs) {
-		t.Errorf("%d programs: the table is cut, out of order, or says something twice", len(programs))
+		t.Errorf("%d programs: the table is cut or out of order, or has a row twice", len(programs))
 	}
 }
 
-// functionsOf returns the functions of a package's tests; those of a package
-// that is a suite are all that it has.
+// functionsOf returns the test functions of a package; of a package that is a test suite it
+// returns all functions.
 func functionsOf(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	pattern := "*_test.go"

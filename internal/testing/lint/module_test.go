@@ -17,12 +17,13 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestModuleOfYourOwn follows the pages that take modules into yours: after their lines, in a module beside a
-// clone, the page's first program has all that it imports. That it builds and runs is another test's.
+// TestModuleOfYourOwn runs the lines with which a page adds modules to a program: after
+// them, in a module next to a clone, the page's first program has all its imports. Another
+// test builds and runs the programs.
 func TestModuleOfYourOwn(t *testing.T) {
 	ringtest.NeedTree(t)
 	if testing.Short() || runtime.GOOS == "windows" {
-		return // it takes seconds, and the lines are for a shell
+		return // it takes seconds, and the lines need a shell
 	}
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -46,11 +47,11 @@ func moduleOfYourOwn(t *testing.T, root, page, heading string) {
 	_, section, ok := strings.Cut(string(text), heading)
 	block := fence.FindStringSubmatch(section)
 	if !ok || len(programs) == 0 || block == nil || block[1] != "sh" {
-		t.Fatalf("%s has %d programs, and no lines to take them into a module", page, len(programs))
+		t.Fatalf("%s has %d programs, and no lines that add its modules", page, len(programs))
 	}
 	var lines []string
 	for line := range strings.Lines(block[2]) {
-		if !strings.HasPrefix(line, "git clone ") { // There is the link below.
+		if !strings.HasPrefix(line, "git clone ") { // The link below replaces the clone.
 			lines = append(lines, line)
 		}
 	}
@@ -72,7 +73,8 @@ func moduleOfYourOwn(t *testing.T, root, page, heading string) {
 	cmd.Dir = yours
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off", "GOSUMDB=off")
 	out, err := cmd.CombinedOutput()
-	// The core has one dependency, which is here. The lines must name all modules of the clone.
+	// The only dependency of the core is in the module cache. The lines must name all
+	// modules of the clone.
 	own := page == "README.md" || regexp.MustCompile(`ringside-io/ringside\S*: module lookup disabled`).Match(out)
 	if !own && strings.Contains(string(out), "GOPROXY=off") {
 		t.Skipf("needs modules that the module cache lacks: run these lines once with a network\n%s", out)

@@ -17,9 +17,9 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// A raw system call is hidden from the scheduler. One that blocks keeps its P, and
-// with the next collection the whole process stands still. So each has a row in
-// the table of internal/sys/doc.go, which gives the reason why it cannot block.
+// A raw system call does not enter the scheduler. While it blocks it holds its P, and the
+// next collection stops the whole process. So each has a row in the table of
+// internal/sys/doc.go, with the reason why it cannot block.
 
 // rawRow matches a row of that table.
 var rawRow = regexp.MustCompile(`(?m)^//\t(\S+\.\w+)  +(\S+)  +\S.*$`)
@@ -55,8 +55,8 @@ func TestRawCallsHaveReasons(t *testing.T) {
 	}
 }
 
-// rawCalls notes each raw call of a file as the folder, the function and the
-// system call.
+// rawCalls records each raw call of a file: the directory, the function and the system
+// call.
 func rawCalls(t *testing.T, name, text string, calls map[string]bool) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
@@ -77,7 +77,7 @@ func rawCalls(t *testing.T, name, text string, calls map[string]bool) {
 					calls[filepath.ToSlash(filepath.Dir(name))+"."+in+" "+numberOf(n.Args)] = true
 				}
 			case *ast.SelectorExpr:
-				if isRaw(n) && !seen[n] { // kept in a variable
+				if isRaw(n) && !seen[n] { // the function is kept in a variable
 					calls[filepath.ToSlash(filepath.Dir(name))+"."+in+" ?"] = true
 				}
 			}
@@ -91,8 +91,7 @@ func isRaw(e ast.Expr) bool {
 	return ok && strings.HasPrefix(s.Sel.Name, "RawSyscall")
 }
 
-// numberOf returns the name of the system call, or of the variable that has its
-// number.
+// numberOf returns the name of the system call, or of the variable that has its number.
 func numberOf(args []ast.Expr) string {
 	switch n := args[0].(type) {
 	case *ast.SelectorExpr:
@@ -103,7 +102,7 @@ func numberOf(args []ast.Expr) string {
 	return "?"
 }
 
-// TestRawCallsAreFound looks into a file whose raw calls are known.
+// TestRawCallsAreFound parses a file whose raw calls are known.
 func TestRawCallsAreFound(t *testing.T) {
 	calls := make(map[string]bool)
 	rawCalls(t, "a/b/c.go", `package b

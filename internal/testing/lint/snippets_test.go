@@ -29,11 +29,11 @@ type snippet struct {
 	printed string
 }
 
-// snippets returns the programs of a document, and the lines of blocks of Go that
-// are none. A block of "text" that is the next one after a program is what that
-// prints.
+// snippets returns the programs of a document, and the lines of Go blocks that are not
+// programs. A block of "text" that is the next block after a program is the program's
+// output.
 func snippets(doc string) (programs []snippet, parts []int) {
-	last := false // the block before was a program
+	last := false // the block before is a program
 	for _, m := range fence.FindAllStringSubmatchIndex(doc, -1) {
 		kind, text := doc[m[2]:m[3]], doc[m[4]:m[5]]
 		line := strings.Count(doc[:m[0]], "\n") + 1
@@ -52,8 +52,8 @@ func snippets(doc string) (programs []snippet, parts []int) {
 	return programs, parts
 }
 
-// TestProgramsInDocuments builds the programs of README.md and docs, and runs
-// those whose output is there. In a guide everything in Go is a program.
+// TestProgramsInDocuments builds the programs of README.md and docs, and runs those whose
+// output is given. In a guide every Go block is a program.
 func TestProgramsInDocuments(t *testing.T) {
 	ringtest.NeedTree(t)
 	root := os.DirFS("../../..")
@@ -81,8 +81,7 @@ func TestProgramsInDocuments(t *testing.T) {
 	}
 }
 
-// try builds the program and, if what it prints is known, runs it in an empty
-// directory.
+// try builds the program and, if its output is known, runs it in an empty directory.
 func (s snippet) try(t *testing.T, doc string) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -95,17 +94,17 @@ func (s snippet) try(t *testing.T, doc string) {
 	if err := os.WriteFile(source, []byte(s.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// From the workspace, so that the program sees this tree.
+	// From the workspace, so that the program uses this tree.
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, source)
 	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s:%d: %v\n%s", doc, s.line, err, out)
 	}
 	if !s.prints || runtime.GOOS != "linux" {
-		return // what a program prints is what it prints on Linux
+		return // the given output is the output on Linux
 	}
 	if strings.HasSuffix(doc, "guide-ring.md") {
-		ringtest.NeedRing(t) // nothing takes its place there
+		ringtest.NeedRing(t) // there is no replacement there
 	}
 	run := exec.CommandContext(ctx, program)
 	run.Dir = t.TempDir()

@@ -14,13 +14,13 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// forbidden are things that no file of the repository may contain, each with
-// the reason. The patterns are split so that this file does not match itself.
+// forbidden are texts that no file of the repository may contain, each with the reason. The
+// patterns are split so that this file does not match itself.
 var forbidden = []struct {
 	pattern *regexp.Regexp
 	files   string // glob of the base name
 	why     string
-	but     string // a file that may, and says why
+	but     string // a file that may contain it and gives the reason
 }{
 	{regexp.MustCompile(`(?m)^//go:` + `linkname`), "*.go", "the runtime's private functions change without notice", ""},
 	{regexp.MustCompile(`(?m)^//go:` + `norace`), "*.go", "the race detector must see everything", "internal/testing/faultsweep/seeded_syscalls_linux_test.go"},
@@ -52,7 +52,8 @@ func TestGoFilesNameTheLicence(t *testing.T) {
 // link is a Markdown link; its first group is the target without a fragment.
 var link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
 
-// TestLinksLeadSomewhere checks the links of all pages to files of this tree.
+// TestLinksLeadSomewhere checks that links between pages and files of this tree lead to an
+// existing file.
 func TestLinksLeadSomewhere(t *testing.T) {
 	ringtest.NeedTree(t)
 	eachFile(t, func(name, text string) {
@@ -70,7 +71,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	})
 }
 
-// The first page is read in three minutes.
+// README.md must be readable in three minutes.
 func TestREADMEIsOnePage(t *testing.T) {
 	ringtest.NeedTree(t)
 	text, err := os.ReadFile("../../../README.md")
@@ -79,7 +80,7 @@ func TestREADMEIsOnePage(t *testing.T) {
 	}
 	words, lines := len(strings.Fields(string(text))), strings.Count(string(text), "\n")
 	if words > 950 || lines > 135 {
-		t.Errorf("README.md has %d words in %d lines", words, lines)
+		t.Errorf("README.md has %d words in %d lines, want at most 950 in 135", words, lines)
 	}
 }
 

@@ -13,7 +13,7 @@ var kept []byte
 func TestAllocations(t *testing.T) {
 	calls := 0
 	if n := ringtest.Allocations(10, func() { kept = make([]byte, 64); calls++ }); n != 1 || calls < 5*10 {
-		t.Errorf("%v allocations of a function that makes one each time, in %d calls", n, calls)
+		t.Errorf("got %v allocations, want one: the function makes one in each of %d calls", n, calls)
 	}
 	calls = 0
 	once := func() {
@@ -22,6 +22,6 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 	if n := ringtest.Allocations(10, once); n != 0 {
-		t.Errorf("%v allocations of a function that stops making them", n)
+		t.Errorf("got %v allocations, want 0: the function stops allocating", n)
 	}
 }

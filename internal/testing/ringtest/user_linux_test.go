@@ -39,6 +39,6 @@ func TestToBecome(t *testing.T) {
 	}
 	none := func(name string) ([]byte, error) { return nil, os.ErrNotExist }
 	if got := toBecome(none, 1); got == "" {
-		t.Error("without /proc nothing is missing")
+		t.Error("without /proc: want an error")
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// envRole makes the test binary the program under test, or with the argument
-// "observe" the command it starts.
+// envRole turns the test binary into the program under test or, with the argument
+// "observe", into the command that it starts.
 const envRole = "RINGSIDE_TEST_FORBID"
 
 func TestMain(m *testing.M) {
@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// observation is what the command sees of its restrictions.
+// observation describes the restrictions that the command finds.
 type observation struct {
 	Setup   syscall.Errno
 	Memlock uint64
 	Nofile  uint64
 	UID     int
-	Network bool // it can be reached
+	Network bool // the address can be reached
 }
 
 func observe() {
@@ -94,7 +94,7 @@ func TestErrno(t *testing.T) {
 		"EPERM": syscall.EPERM, "ENOSYS": syscall.ENOSYS, "EACCES": syscall.EACCES, "EXDEV": syscall.EXDEV,
 	} {
 		if got := forbidden(t, os.Args[0], "-errno", name); got.Setup != errno {
-			t.Errorf("-errno %s: io_uring_setup answers %v", name, got.Setup)
+			t.Errorf("-errno %s: io_uring_setup returned %v", name, got.Setup)
 		}
 	}
 }
@@ -106,8 +106,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLoopback brings the interface up in a network namespace of its own, where
-// it is down.
+// TestLoopback brings the loopback interface up in a new network namespace, where it is
+// down.
 func TestLoopback(t *testing.T) {
 	for _, flags := range [][]string{{"-errno", "none"}, {"-errno", "none", "-loopback"}} {
 		cmd := exec.Command(os.Args[0], append(flags, "--", os.Args[0], "observe")...)
@@ -136,8 +136,8 @@ func TestUID(t *testing.T) {
 	}
 }
 
-// publicCopy copies the test binary to where every user can execute it; the
-// directory of the go command is closed to others.
+// publicCopy copies the test binary to a place where every user can execute it; the
+// directory of the go command is closed to other users.
 func publicCopy(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "seccomp-*")
@@ -187,6 +187,6 @@ func TestParseOptions(t *testing.T) {
 		}
 	}
 	if n := errnoByName("E" + strconv.Itoa(1)); n != 0 {
-		t.Errorf("errno %d for a name that is none", n)
+		t.Errorf("errno %d for an unknown name", n)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestOnly finds no steps of other rows, and runs each row without an engine.
+// TestOnly checks that rows have no steps of other rows, and runs each row without an
+// engine.
 func TestOnly(t *testing.T) {
 	for _, row := range Rows() {
 		s := Generate("kernel", 3, Size{6, 10}, func(rng *rand.Rand) Settings {
@@ -36,7 +37,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestRunContext begins no steps.
+// TestRunContext checks that a cancelled context begins no steps.
 func TestRunContext(t *testing.T) {
 	s := Generate("kernel", 3, Size{6, 10}, func(rng *rand.Rand) Settings {
 		set := KernelSettings(rng)

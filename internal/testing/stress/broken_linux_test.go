@@ -16,9 +16,9 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 )
 
-// brokenSettings draws the settings of a simulated environment whose rings fail for
-// good: io_uring_enter returns EBADF from some submission on, or completions
-// are not reported any more.
+// brokenSettings draws the settings of a simulated environment whose rings fail
+// permanently: from some submission on io_uring_enter returns EBADF, or completions are no
+// longer reported.
 func brokenSettings(rng *rand.Rand) Settings {
 	s := simSettings(rng)
 	if how := rng.IntN(3); how < 2 {
@@ -30,10 +30,10 @@ func brokenSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// mayBreak reports whether rings may fail for good.
+// mayBreak reports whether rings may fail permanently.
 func (w *simEnv) mayBreak() bool { return w.faults.Fatal > 0 || w.faults.Unparked > 0 }
 
-// Broken allows what follows from a ring that has failed.
+// Broken permits the errors that follow from a failed ring.
 func (w *simEnv) Broken(err error) bool {
 	if err == nil || !w.mayBreak() {
 		return false
@@ -44,17 +44,17 @@ func (w *simEnv) Broken(err error) bool {
 	return w.broken.given.Load() && errors.Is(err, reactor.ErrClosed)
 }
 
-// breakage is what a program does about a ring that has failed: after a while it
-// closes what has that ring.
+// breakage does what a program does about a failed ring: after some time it closes the
+// objects that use the ring.
 type breakage struct {
 	given atomic.Bool // up
 	over  chan struct{}
 	done  sync.WaitGroup
 
-	routed bool // what is for one descriptor has one ring
+	routed bool // a descriptor always uses the same ring
 
 	mu     sync.Mutex
-	failed map[int32]string // with what operations on a descriptor end
+	failed map[int32]string // the error of operations on a descriptor
 	wrong  []string
 }
 
@@ -70,14 +70,14 @@ func (b *breakage) watch(w *simEnv) {
 			case <-time.After(pause):
 			}
 		}
-		time.Sleep(50 * time.Millisecond) // meanwhile others meet it
+		time.Sleep(50 * time.Millisecond) // meanwhile other operations get the error
 		b.given.Store(true)
 		for _, r := range []*reactor.Reactor{w.r, w.polls} {
 			if err := r.Close(); err != nil && !errors.Is(err, reactor.ErrFailed) {
 				b.problem("close what has failed: %v", err)
 			}
 		}
-		runtime.GC() // of what the kernel still has nothing may go
+		runtime.GC() // memory that the kernel still has must not be freed
 	})
 }
 
@@ -96,16 +96,16 @@ func (b *breakage) problem(format string, args ...any) {
 	}
 }
 
-// before returns with what operations on a descriptor end, "" while they work,
-// or when their ring is not always the same.
+// before returns the error of operations on a descriptor: "" while they work, or when the
+// descriptor does not always use the same ring.
 func (b *breakage) before(op *reactor.Op) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failed[op.SQE.Raw().Fd]
 }
 
-// after looks at how an operation has ended that began when operations on its
-// descriptor ended with was.
+// after checks the end of an operation that began when operations on its descriptor ended
+// with was.
 func (b *breakage) after(op *reactor.Op, was string, err error) {
 	var why string
 	if err != nil {
@@ -123,8 +123,8 @@ func (b *breakage) after(op *reactor.Op, was string, err error) {
 	}
 }
 
-// witness is an engine that looks whether all that follows on a failure ends as
-// that did.
+// witness is an engine that checks that all operations after a failure end with the same
+// error.
 type witness struct {
 	Engine
 	w *simEnv

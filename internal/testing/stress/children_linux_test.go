@@ -13,10 +13,10 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-var shrinkFlag = flag.Bool("shrink", false, "TestShrinking shrinks the seed that was given: for what ends the whole program")
+var shrinkFlag = flag.Bool("shrink", false, "TestShrinking shrinks the given seed; for failures that end the whole program")
 
-// shrinkInChildren runs smaller and smaller scenarios in processes of their own,
-// so that panics, races and hangs count as failures, and prints the smallest.
+// shrinkInChildren runs smaller and smaller scenarios in child processes, so that panics,
+// races and hangs count as failures, and prints the smallest one that fails.
 func shrinkInChildren(t *testing.T, s *Scenario) {
 	t.Helper()
 	self, err := os.Executable()
@@ -28,7 +28,7 @@ func shrinkInChildren(t *testing.T, s *Scenario) {
 	small := Shrink(s, 500, func(s *Scenario) bool {
 		name := write(t, s)
 		defer os.Remove(name)
-		for range 3 { // which goroutine is first may decide
+		for range 3 { // the order of goroutines may decide
 			if time.Now().After(end) {
 				return false
 			}
@@ -44,7 +44,7 @@ func shrinkInChildren(t *testing.T, s *Scenario) {
 		small.Steps(), len(small.Workers), s.Steps(), len(s.Workers), small)
 }
 
-// TestShrinking shrinks what ends the process in which it is run.
+// TestShrinking shrinks a failure that ends its process.
 func TestShrinking(t *testing.T) {
 	if !*shrinkFlag {
 		t.Skip("needs -shrink")

@@ -17,15 +17,15 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// faultsEnv is an environment on the running kernel whose results are falsified at
-// random, at the hook of package sys, by faults that lose nothing. (Package
-// faultsweep tries them one by one.) So only direct users of the engine may see them.
+// faultsEnv is an environment on the running kernel. The hook of package sys changes
+// results at random, by faults that lose nothing. (Package faultsweep tries them one by
+// one.) Only direct users of the engine may see these faults.
 type faultsEnv struct {
 	*KernelEnv
 	faults *faults
 }
 
-// faults are what goes wrong, and how likely it is.
+// faults are the faults with their probabilities.
 type faults struct {
 	entry, enter float64
 
@@ -33,7 +33,7 @@ type faults struct {
 	rng   *rand.Rand
 	armed bool
 	count map[string]int
-	wrong int // how many answers
+	wrong int // how many results
 }
 
 // faultsSettings draws the settings of an environment with faults.
@@ -43,9 +43,8 @@ func faultsSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// newFaultsEnv opens an environment. Its rings are opened below the test hook, and
-// nothing goes wrong before they are open: what is found out about a kernel then
-// holds for the process.
+// newFaultsEnv opens an environment. Its rings are opened without the hook, and there are
+// no faults before they are open: features that are probed then are cached for the process.
 func newFaultsEnv(s *Scenario, dir string) (*faultsEnv, error) {
 	f := &faults{
 		entry: s.Settings["faults"], enter: s.Settings["enter-faults"],
@@ -64,12 +63,12 @@ func newFaultsEnv(s *Scenario, dir string) (*faultsEnv, error) {
 	return &faultsEnv{inner, f}, nil
 }
 
-// Tolerates allows what the engine hands on as it is, which is not wrapped.
+// Tolerates permits errors that the engine returns unchanged.
 func (w *faultsEnv) Tolerates(err error) bool {
 	return err == syscall.EAGAIN || err == syscall.ENOMEM
 }
 
-// Finish closes the environment, which goes wrong as well.
+// Finish closes the environment, also under faults.
 func (w *faultsEnv) Finish() []string {
 	wrong := w.KernelEnv.Finish()
 	w.faults.arm(false)
@@ -77,7 +76,7 @@ func (w *faultsEnv) Finish() []string {
 	return wrong
 }
 
-// Trace tells what went wrong.
+// Trace lists the faults.
 func (w *faultsEnv) Trace() string {
 	w.faults.mu.Lock()
 	defer w.faults.mu.Unlock()
@@ -90,21 +89,21 @@ func (f *faults) arm(on bool) {
 	f.armed = on
 }
 
-// made returns how many answers went wrong.
+// made returns the number of faults.
 func (f *faults) made() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wrong
 }
 
-// lies are errnos that deny what is there for all that follow: bytes in a socket,
-// of which no event tells again, room for them, and a poll that waits.
+// lies are errnos that would permanently hide data in a socket (no event reports it again),
+// space in a socket, or a poll that waits.
 var lies = map[string][]syscall.Errno{
 	"RECV": {syscall.EAGAIN, syscall.ENOBUFS}, "POLL_REMOVE": {syscall.ENOENT, syscall.ECANCELED},
-	"POLL_ADD": {syscall.ECANCELED}, // a result, unless its thread has exited
+	"POLL_ADD": {syscall.ECANCELED}, // a valid result, unless the operation's thread has exited
 }
 
-// choice decides about an answer. The caller holds mu.
+// choice decides about a result. The caller holds mu.
 func (f *faults) choice(kind string, p float64) (c faultsweep.Choice, ok bool) {
 	all := faultsweep.Choices[kind]
 	if !f.armed || len(all) == 0 || f.rng.Float64() >= p {
@@ -114,13 +113,13 @@ func (f *faults) choice(kind string, p float64) (c faultsweep.Choice, ok bool) {
 	return c, c.Passing && !slices.Contains(lies[kind], c.Errno)
 }
 
-// note counts what goes wrong. The caller holds mu.
+// note counts a fault. The caller holds mu.
 func (f *faults) note(kind string, c faultsweep.Choice) {
 	f.count[kind+" "+c.String()]++
 	f.wrong++
 }
 
-// entered decides about an enter and the entries that it takes.
+// entered decides about an enter and the entries that it submits.
 func (f *faults) entered(entries []*abi.SQE) (int, syscall.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,20 +143,20 @@ func (f *faults) entered(entries []*abi.SQE) (int, syscall.Errno) {
 	return len(entries), 0
 }
 
-// injure makes an entry go wrong, if that entry can.
+// injure injects a fault into an entry, if the entry permits it.
 func injure(e *abi.SQE, c faultsweep.Choice) bool {
 	const kept = uint8(uring.SQELink | uring.SQEHardLink | uring.SQESkipSuccess | uring.SQEDrain)
 	data, flags := e.UserData, e.Flags
 	worker, linked := flags&uint8(uring.SQEAsync) != 0, flags&uint8(uring.SQELink) != 0
 	switch {
 	case c.Short:
-		if e.Len < 2 || linked { // a chain ends after what is short, and this would not be
+		if e.Len < 2 || linked { // a short operation ends its chain, and this fault would not
 			return false
 		}
 		e.Len /= 2
 	case c.Late:
 		e.Flags |= uint8(uring.SQEAsync)
-	case c.Once && worker: // whose answer would be the last word
+	case c.Once && worker: // its result would be the final one
 		return false
 	case c.Errno != 0:
 		nop := uring.NopOptions{Inject: true, Result: -int32(c.Errno)}
@@ -172,7 +171,7 @@ func injure(e *abi.SQE, c faultsweep.Choice) bool {
 // called decides about any other call.
 func (f *faults) called(name string, n int) (int, syscall.Errno) {
 	if name == "io_uring_register" && uring.RegisterOp(n) == uring.OpRegisterRingFDs {
-		return 0, syscall.ENOMEM // every user does without, and the hook would not know the ring
+		return 0, syscall.ENOMEM // every user works without it, and the hook would not know the ring
 	}
 	if !oftenCalled[name] {
 		return n, 0
@@ -192,8 +191,8 @@ func (f *faults) called(name string, n int) (int, syscall.Errno) {
 	return n, 0
 }
 
-// oftenCalled are the calls that go wrong. Others are made once for what is
-// opened, or tell what the kernel can do.
+// oftenCalled are the calls that get faults. Other calls are made once for each object, or
+// probe features.
 var oftenCalled = map[string]bool{
 	"recv": true, "send": true, "accept": true, "pread": true, "pwrite": true, "preadv2": true, "fdatasync": true,
 	"epoll_wait": true, "poll": true,
@@ -208,7 +207,7 @@ func runFaults(t *testing.T, s *Scenario) *Report {
 		t.Fatal(err)
 	}
 	r := Run(w, s)
-	t.Logf("seed %d: %d answers went wrong in %d operations", s.Seed, w.faults.made(), r.Operations)
+	t.Logf("seed %d: %d faults in %d operations", s.Seed, w.faults.made(), r.Operations)
 	if r.Failed() {
 		fmt.Fprintln(os.Stderr, w.Trace())
 	}

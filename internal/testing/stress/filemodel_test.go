@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// of returns what a write wrote.
+// of returns the data of a write.
 func of(c *FileModel, stamp uint64, first, n int) []byte {
 	p := make([]byte, n*Block)
 	c.Fill(p, stamp, first)
@@ -57,7 +57,7 @@ func TestFileModel(t *testing.T) {
 	}
 }
 
-// TestFileModelForgets writes often: what no read can see takes no memory.
+// TestFileModelForgets writes often: writes that no read can see any more take no memory.
 func TestFileModelForgets(t *testing.T) {
 	c := NewFileModel(1, 1)
 	old := c.BeginRead()
@@ -66,7 +66,7 @@ func TestFileModelForgets(t *testing.T) {
 		c.EndWrite(s, 0, 1, 1, 0)
 	}
 	if n := len(c.blocks[0]); n < 100 {
-		t.Errorf("%d writes are known, and a read may see all of them", n)
+		t.Errorf("the model has %d writes, want all that a read may see", n)
 	}
 	c.forget(old)
 	for range 100 {
@@ -74,6 +74,6 @@ func TestFileModelForgets(t *testing.T) {
 		c.EndWrite(s, 0, 1, 1, 0)
 	}
 	if n := len(c.blocks[0]); n > 10 {
-		t.Errorf("%d writes are known, of which one can be seen", n)
+		t.Errorf("the model has %d writes, want 1", n)
 	}
 }

@@ -19,33 +19,33 @@ import (
 )
 
 var (
-	seedFlag        = flag.Uint64("seed", 0, "the only seed that is run, in the environment that -environment names")
-	environmentFlag = flag.String("environment", "", "the only environment that is run in: sim, broken, kernel or, with the race detector, faults")
-	forFlag         = flag.Duration("for", 0, "how long each environment is run in; 0: for as many operations as CI has time for")
-	fromFlag        = flag.Uint64("from", 1, "the first of the seeds that are run")
-	fileFlag        = flag.String("scenario", "", "a file with the text of a scenario, for TestReplay")
+	seedFlag        = flag.Uint64("seed", 0, "the only seed to run, in the environment that -environment names")
+	environmentFlag = flag.String("environment", "", "the only environment to run: sim, broken, kernel or, with the race detector, faults")
+	forFlag         = flag.Duration("for", 0, "how long each environment runs; 0: as many operations as CI has time for")
+	fromFlag        = flag.Uint64("from", 1, "the first seed")
+	fileFlag        = flag.String("scenario", "", "the file with the text of a scenario, for TestReplay")
 )
 
 func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 
-// environment is where scenarios are run.
+// environment runs scenarios.
 type environment struct {
 	name       string
 	size       Size
 	operations int64 // a million in all
 	settings   func(*rand.Rand) Settings
 	run        func(t *testing.T, s *Scenario) *Report
-	workers    int // how many are run side by side
+	workers    int // how many run at the same time
 }
 
 func environments() []environment {
 	sim := func(t *testing.T, s *Scenario) *Report { return runSim(t, s, injected{}) }
-	side := runtime.GOMAXPROCS(0) // the clock of a simulation is its own, so that two do not disturb each other
+	side := runtime.GOMAXPROCS(0) // each simulation has its own clock, so that two do not disturb each other
 	all := []environment{
 		{"sim", Size{1500, 8}, 250_000, simSettings, sim, side},
 		{"broken", Size{100, 8}, 190_000, brokenSettings, sim, side},
 	}
-	// Descriptors and goroutines of the process are counted; each worker may have 17.
+	// The process has limits for descriptors and goroutines; each worker may need 17.
 	if !sys.Faulty {
 		return append(all, environment{"kernel", Size{300, 20}, 560_000, KernelSettings, runKernel, 1})
 	}
@@ -54,9 +54,8 @@ func environments() []environment {
 		environment{"faults", Size{300, 20}, 150_000, faultsSettings, runFaults, 1})
 }
 
-// TestScenarios runs seed after seed in each environment, with thousands of
-// goroutines that do everything that can be done to files, connections and
-// watched descriptors. What fails is shrunk.
+// TestScenarios runs many seeds in each environment, with thousands of goroutines that use
+// files, connections and watched descriptors in all ways. A scenario that fails is shrunk.
 func TestScenarios(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, w := range environments() {
@@ -73,7 +72,7 @@ func (w *environment) runSeeds(t *testing.T) {
 		w.size, w.operations = Size{20, 10}, w.operations/50
 	}
 	if w.name != "kernel" && os.Getenv(ringtest.LaneEnv) != "" {
-		w.operations /= 10 // kernels are simulated here
+		w.operations /= 10 // this environment simulates the kernel
 	}
 	if *seedFlag != 0 {
 		w.runSeed(t, *seedFlag)
@@ -100,8 +99,7 @@ func (w *environment) runSeeds(t *testing.T) {
 	t.Logf("%s: %d operations, %d seeds in %v", w.name, operations.Load(), seeds.Load(), time.Since(begin))
 }
 
-// runSeed runs one seed. Its name is printed first, because what goes wrong
-// may be a panic of any goroutine.
+// runSeed runs one seed. Its name is printed first, because any goroutine may panic.
 func (w *environment) runSeed(t *testing.T, seed uint64) int64 {
 	s := Generate(w.name, seed, w.size, w.settings)
 	fmt.Fprintf(os.Stderr, "%s seed %d: %s\n", w.name, seed, replay(s))
@@ -165,7 +163,7 @@ func runKernelWith(t *testing.T, s *Scenario, change func(*KernelEnv) Environmen
 	return Run(change(w), s)
 }
 
-// memoryDir returns a directory for files, in memory where there is one.
+// memoryDir returns a directory for files, in memory where possible.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	const shm = "/dev/shm"

@@ -21,15 +21,15 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// seededBug is a mistake that a library like this one could make, and how it must
-// show.
+// seededBug is a mistake that a library like this one could make, and the failure that it
+// must cause.
 type seededBug struct {
 	name   string
-	kind   string         // of bugs that a test would find; see TestSeededKinds
-	bugs   kernelsim.Bugs // of the kernel
+	kind   string         // kind of mistake that a test would find; see TestSeededKinds
+	bugs   kernelsim.Bugs // a bug of the kernel
 	inject func() injected
 	watch  func(*watch.Loop) registry // in an environment on the kernel
-	shows  string                     // in a problem, unless a goroutine waits for ever
+	shows  string                     // part of a problem's text, unless a goroutine waits for ever
 }
 
 var allSeeded = []seededBug{
@@ -55,8 +55,8 @@ var allSeeded = []seededBug{
 	}, shows: "not touched"},
 }
 
-// Kinds of mistakes. What is not synced the power-cut tests of packages ufile
-// and sqlitevfs find.
+// Kinds of mistakes. The power-cut tests of packages ufile and sqlitevfs find missing
+// syncs.
 const (
 	freed    = "freed buffer"
 	dropped  = "dropped completion"
@@ -65,17 +65,17 @@ const (
 	leaked   = "leaked slot"
 )
 
-// TestSeededKinds finds a bug of each kind.
+// TestSeededKinds checks that a bug of each kind is seeded.
 func TestSeededKinds(t *testing.T) {
 	for _, kind := range []string{freed, dropped, lostWake, staleFD, leaked} {
 		if !slices.ContainsFunc(allSeeded, func(p seededBug) bool { return p.kind == kind }) {
-			t.Errorf("nothing of the kind is seeded: %s", kind)
+			t.Errorf("no bug of the kind is seeded: %s", kind)
 		}
 	}
 }
 
-// secondhand delivers a completion once more, to the next poll that has the same
-// slot: what generations are there to prevent.
+// secondhand delivers a completion a second time, to the next poll in the same slot.
+// Generations prevent that.
 type secondhand struct {
 	*kernelsim.Ring
 	mu      sync.Mutex
@@ -92,7 +92,7 @@ func (r *secondhand) SQE() *uring.SQE {
 	return e
 }
 
-// look looks at the entries that are handed over.
+// look examines the entries that are submitted.
 func (r *secondhand) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +149,8 @@ func (e *twice) Queue(op *reactor.Op, fn func(reactor.Result)) (reactor.ID, erro
 	})
 }
 
-// hasty says of all reads but the first that they are done when they have begun:
-// the bytes come later.
+// hasty reports that each read but the first is done when it has begun: the bytes arrive
+// later.
 type hasty struct {
 	Engine
 	n atomic.Int32
@@ -169,8 +169,8 @@ func (e *hasty) Do(op *reactor.Op) reactor.Result {
 	return reactor.Result{Res: int32(len(op.Buf))}
 }
 
-// copyUnseen lets the kernel copy, whom the race detector does not see: otherwise
-// it would be the first to notice.
+// copyUnseen copies as the kernel does, unseen by the race detector, which would otherwise
+// be the first to report the bug.
 func copyUnseen(to, from []byte) {
 	var pipe [2]int
 	if syscall.Pipe2(pipe[:], syscall.O_CLOEXEC) != nil {
@@ -181,8 +181,8 @@ func copyUnseen(to, from []byte) {
 	_, _ = syscall.Close(pipe[0]), syscall.Close(pipe[1])
 }
 
-// stale does not know that its file was closed, and that the number of its
-// descriptor may be another's.
+// stale uses the number of its descriptor after the file was closed, when the number may
+// belong to another file.
 type stale struct {
 	*ufile.File
 	fd int
@@ -196,7 +196,7 @@ func (f *stale) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// leaky loses track of an operation beside the second one.
+// leaky starts an operation besides the second one and loses track of it.
 type leaky struct {
 	Engine
 	w *simEnv
@@ -212,8 +212,8 @@ func (e *leaky) Do(op *reactor.Op) reactor.Result {
 	return e.Engine.Do(op)
 }
 
-// byNumber looks for whom to call when it gets round to it, by the number: what
-// generations are there to prevent.
+// byNumber looks up the callback by the descriptor's number when it calls it. Generations
+// prevent that.
 type byNumber struct {
 	*watch.Loop
 	calls map[int]func(watch.Events)
@@ -235,20 +235,20 @@ func (b *byNumber) Remove(fd int) error {
 	return b.Loop.Remove(fd)
 }
 
-// TestSeededBugs seeds each mistake: it must be noticed, and the scenario be shrunk
-// to a few steps, whose text shows it too, and in which nothing is wrong without the
-// mistake.
+// TestSeededBugs seeds each mistake. It must be found, and the scenario must shrink to a
+// few steps. The text of those steps must show it too, and without the mistake they must
+// pass.
 func TestSeededBugs(t *testing.T) {
 	ringtest.NeedRing(t)
 	if testing.Short() {
-		t.Skip("faults seeded to prove the simulator, not the kernel: without -short")
+		t.Skip("checks the simulator, not the product: not with -short")
 	}
 	for _, p := range allSeeded {
 		t.Run(p.name, func(t *testing.T) {
 			fails := func(s *Scenario) bool { return p.noticed(t, s) }
 			s := p.scenario(t, fails)
 			small := Shrink(s, 400, func(s *Scenario) bool {
-				for range 3 { // which goroutine is first may decide
+				for range 3 { // the order of goroutines may decide
 					if fails(s) {
 						return true
 					}
@@ -257,7 +257,7 @@ func TestSeededBugs(t *testing.T) {
 			})
 			t.Logf("%d steps of %d workers became %d:\n%v", s.Steps(), len(s.Workers), small.Steps(), small)
 			if small.Steps() > 12 {
-				t.Errorf("%d steps are many", small.Steps())
+				t.Errorf("the scenario shrank to %d steps only", small.Steps())
 			}
 			again, err := Parse(strings.NewReader(small.String()))
 			if err != nil {
@@ -265,7 +265,7 @@ func TestSeededBugs(t *testing.T) {
 			}
 			for tries := 0; !fails(again); tries++ {
 				if tries == 100 {
-					t.Fatal("the text does not show it")
+					t.Fatal("the text of the scenario does not show the mistake")
 				}
 			}
 			sound := seededBug{name: p.name}
@@ -281,7 +281,7 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// scenario returns one that shows the mistake.
+// scenario returns a scenario that shows the mistake.
 func (p *seededBug) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario {
 	for seed := range uint64(20) {
 		s := Generate("sim", seed, Size{30, 10}, func(*rand.Rand) Settings {
@@ -298,8 +298,8 @@ func (p *seededBug) scenario(t *testing.T, fails func(*Scenario) bool) *Scenario
 	return nil
 }
 
-// watchSettings are those of an environment on the kernel where little but the loop is
-// open.
+// watchSettings are the settings of an environment on the kernel that opens little but the
+// loop.
 func watchSettings(rng *rand.Rand) Settings {
 	s := KernelSettings(rng)
 	s[NoRings] = 1
@@ -324,7 +324,7 @@ func (p *seededBug) run(t *testing.T, s *Scenario) *Report {
 	return runSim(t, s, what)
 }
 
-// noticed reports whether a scenario with the mistake shows it.
+// noticed reports whether a scenario with the mistake fails as expected.
 func (p *seededBug) noticed(t *testing.T, s *Scenario) bool {
 	r := p.run(t, s)
 	if !r.Failed() {

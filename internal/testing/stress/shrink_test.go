@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestShrink looks for the two steps, of two workers, that a failure needs.
+// TestShrink searches for the two steps, of two workers, that a failure needs.
 func TestShrink(t *testing.T) {
 	s := Generate("any", 1, Size{200, 30}, func(*rand.Rand) Settings { return Settings{"short": 0.5, "late": 1} })
 	has := func(s *Scenario, worker int, step string) bool {
@@ -31,10 +31,10 @@ func TestShrink(t *testing.T) {
 		t.Errorf("after %d tries:\n%v", tries, small)
 	}
 	if s.String() != text {
-		t.Error("the scenario itself was changed")
+		t.Error("Shrink changed its argument")
 	}
 	tries = 0
 	if Shrink(s, 10, func(*Scenario) bool { tries++; return false }); tries != 10 {
-		t.Errorf("%d tries instead of 10", tries)
+		t.Errorf("%d tries, want 10", tries)
 	}
 }

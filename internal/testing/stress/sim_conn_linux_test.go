@@ -19,10 +19,9 @@ import (
 
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }
 
-// simConn is what a server would make of the engine: a connection whose peer
-// sends back what arrives.
+// simConn uses the engine as a server would: a connection whose peer sends all data back.
 type simConn struct {
-	net.Conn // the rest of its methods is not called
+	net.Conn // the other methods are not called
 	w        *simEnv
 	pipe     simPipe
 	open     context.Context
@@ -46,7 +45,7 @@ func (c *simConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, wrong := differs(p, c.sent); wrong {
-		return 0, fmt.Errorf("byte %d is another", at)
+		return 0, fmt.Errorf("byte %d differs", at)
 	}
 	c.sent += uint64(len(p))
 	return len(p), c.pipe.Feed(len(p))
@@ -107,12 +106,12 @@ func (c *simConn) Close() error {
 	return nil
 }
 
-// simWatch is a stream of polls, which is started again when it ends.
+// simWatch is a stream of polls that is started again when it ends.
 type simWatch struct {
 	w     *simEnv
 	pipe  simPipe
-	ended chan struct{} // a stream has
-	over  chan struct{} // no other follows
+	ended chan struct{} // a stream exists
+	over  chan struct{} // no other stream follows
 
 	mu     sync.Mutex
 	id     reactor.ID
@@ -121,7 +120,7 @@ type simWatch struct {
 	seen   chan struct{} // closed by the report after a poke
 }
 
-// Watch knows one mode only.
+// Watch supports one mode only.
 func (w *simEnv) Watch(int) (Watch, error) {
 	s := &simWatch{
 		w: w, pipe: simPipe{w.k, w.k.PipeFrom(0)}, ended: make(chan struct{}, 1), over: make(chan struct{}), seen: make(chan struct{}),
@@ -141,7 +140,7 @@ func (s *simWatch) run() {
 			return
 		}
 		if err != nil {
-			panic(err) // there is room for all
+			panic(err) // there is space for all
 		}
 		s.mu.Lock()
 		s.id = id
@@ -156,7 +155,7 @@ func (s *simWatch) run() {
 	}
 }
 
-// die ends all waits: nothing will be reported.
+// die ends all waits: there will be no more reports.
 func (s *simWatch) die() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +207,7 @@ func (s *simWatch) Seen() {
 
 func (s *simWatch) Change(int) error { return nil }
 
-// Replace does not get the same number: the simulated kernel gives each once.
+// Replace does not get the same number: the simulated kernel uses each number once.
 func (s *simWatch) Replace(mode, n int, _ bool) (Watch, error) {
 	if err := errors.Join(s.Poke(n), s.Close()); err != nil {
 		return nil, err
@@ -221,7 +220,7 @@ func (s *simWatch) Close() error {
 	s.closed = true
 	id := s.id
 	s.mu.Unlock()
-	_ = s.w.polls.Cancel(id) // or run does, or finds that there is none
+	_ = s.w.polls.Cancel(id) // or run does it, or finds that there is none
 	<-s.over
 	return nil
 }

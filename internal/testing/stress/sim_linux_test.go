@@ -22,9 +22,9 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// simEnv is an environment whose rings are simulated, on a clock of its own: what
-// comes late costs nothing. Its pipes, and its connections, are the simulated
-// kernel's; its files are real ones that the simulated rings move bytes of.
+// simEnv is an environment with simulated rings and simulated time: delays cost nothing.
+// Its pipes and connections belong to the simulated kernel. Its files are real, and the
+// simulated rings transfer their bytes.
 type simEnv struct {
 	s      *Scenario
 	dir    string
@@ -32,19 +32,19 @@ type simEnv struct {
 	faults kernelsim.Faults
 	k      *kernelsim.Kernel
 	r      *reactor.Reactor
-	polls  *reactor.Reactor // of the watches, which hold their places
+	polls  *reactor.Reactor // rings of the watches, which hold their slots
 	engine Engine
 	files  *ufile.System
 	raw    int
 	broken breakage
-	keeper *ufile.File // keeps the files' rings open: the clock stands still while others wait to open
+	keeper *ufile.File // keeps the files' rings open: the clock stands still while other goroutines wait to open them
 
 	batching sync.Once
 	batch    *ufile.Batch
 	batchErr error
 }
 
-// injected is what a test breaks in an environment, to see that it is noticed.
+// injected is what a test breaks in an environment, to check that it is found.
 type injected struct {
 	ring   func(*kernelsim.Ring) ringhook.Ring
 	parker func(*kernelsim.Parker) ringhook.Parker
@@ -95,7 +95,7 @@ func newSim(s *Scenario, dir string, p injected) (*simEnv, error) {
 	return w, err
 }
 
-// makeFiles makes the files of a scenario, full of zeros.
+// makeFiles makes the files of a scenario, filled with zeros.
 func makeFiles(s *Scenario, dir string) error {
 	for i := range FileCount(s) {
 		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, BlockCount(s)*Block), 0o600); err != nil {
@@ -118,7 +118,7 @@ func (w *simEnv) open(o ringhook.Options) (ringhook.Ring, ringhook.Parker, error
 	return ring, r.Parker(), nil
 }
 
-// simFaults returns the faults of the settings that have a fault's name.
+// simFaults returns the faults that the settings name.
 func simFaults(s Settings) kernelsim.Faults {
 	return kernelsim.Faults{
 		Delay: s["delay"], Late: s["late"], Short: s["short"],
@@ -129,25 +129,25 @@ func simFaults(s Settings) kernelsim.Faults {
 	}
 }
 
-// simFaultsMost are the highest probabilities of the faults by their settings.
+// simFaultsMost are the highest probabilities of the faults, by setting.
 var simFaultsMost = []struct {
 	name string
 	most float64
 }{
-	// Few enough end unasked that none does so 64 times, when the reactor gives it up.
+	// So few operations end unrequested that none does so 64 times, when the reactor gives
+	// up.
 	{"delay", 1}, {"late", 1}, {"short", 0.5}, {"eintr", 0.2}, {"eagain", 0.2}, {"eio", 0.2}, {"enospc", 0.2},
 	{"ecanceled", 0.3}, {"lostcancel", 0.7}, {"disturbed", 0.5},
 	{"refuse", 0.5}, {"partial", 1}, {"return", 0.5}, {"latewake", 1}, {"spurious", 0.3}, {"stale", 0.5},
 }
 
-// simSettings draws the settings of a simulated environment; most seeds have few
-// faults.
+// simSettings draws the settings of a simulated environment; most seeds have few faults.
 func simSettings(rng *rand.Rand) Settings {
 	s := Settings{
 		"rings":   pick(rng, 1.0, 1, 2, 3),
 		"entries": pick(rng, 1.0, 8, 16, 64), "inflight": pick(rng, 8.0, 64, 4096),
 		"cq": pick(rng, 1.0, 8, 64, 4096), "busy": float64(rng.IntN(4) / 3),
-		"without-append": 1, // no ring has to do with it
+		"without-append": 1, // no ring is involved
 	}
 	company := rng.Float64()
 	for _, f := range simFaultsMost {
@@ -171,7 +171,7 @@ func (w *simEnv) OpenFile(number int) (File, error) {
 	return f, nil
 }
 
-// Batch uses a ring of the real kernel, which package ufile opens by itself.
+// Batch uses a ring of the real kernel, which package ufile opens.
 func (w *simEnv) Batch(write bool, ranges []ufile.Range) error {
 	w.batching.Do(func() { w.batch, w.batchErr = w.files.NewBatch(ufile.BatchOptions{Depth: 32}) })
 	switch {
@@ -206,7 +206,7 @@ func (p simPipe) Feed(n int) error {
 
 func (p simPipe) Close() error { return nil }
 
-// Tolerates allows the errors that the faults cause.
+// Tolerates permits the errors that the faults cause.
 func (w *simEnv) Tolerates(err error) bool {
 	for _, f := range []struct {
 		p     float64
@@ -219,7 +219,7 @@ func (w *simEnv) Tolerates(err error) bool {
 	return false
 }
 
-func (w *simEnv) Patience() time.Duration { return 5 * time.Minute } // of the simulation
+func (w *simEnv) Patience() time.Duration { return 5 * time.Minute } // simulated time
 
 func (w *simEnv) Mend() { w.k.Mend() }
 
@@ -241,7 +241,7 @@ func (w *simEnv) Finish() (wrong []string) {
 			wrongIf("close a file", err)
 		}
 	}
-	failed := w.k.Failed() // what the kernel still has then is kept for ever
+	failed := w.k.Failed() // memory that the kernel still has then is kept for ever
 	for _, r := range []*reactor.Reactor{w.r, w.polls} {
 		if n := settled(func() int { return r.Stats().InFlight }); n != 0 && !failed {
 			wrong = append(wrong, fmt.Sprintf("the engine has %d operations in flight", n))
@@ -251,7 +251,7 @@ func (w *simEnv) Finish() (wrong []string) {
 		}
 	}
 	if w.mayBreak() {
-		time.Sleep(time.Second) // whatever comes late has come
+		time.Sleep(time.Second) // every late completion has come by then
 	}
 	wrong = append(wrong, w.broken.wrong...)
 	if st := w.files.Stats(); st.Reactor.InFlight != 0 && !failed {

@@ -19,7 +19,7 @@ func TestTextAndBack(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		if got := back.String(); got != text {
-			t.Fatalf("read back:\n%s\ninstead of\n%s", got, text)
+			t.Fatalf("read back:\n%s\nwant\n%s", got, text)
 		}
 		if again := Generate("any", seed, Size{20, 20}, func(rng *rand.Rand) Settings {
 			return Settings{"short": rng.Float64(), "pinned": 1}
@@ -43,7 +43,7 @@ func TestParseRefuses(t *testing.T) {
 		head + "set short much":           "line 3",
 	} {
 		if _, err := Parse(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, which does not say %q", text, err, want)
+			t.Errorf("%q: %v, want an error with %q", text, err, want)
 		}
 	}
 	s, err := Parse(strings.NewReader("\n# a comment\n" + head + "  hangup conn=2 # another\nset short 0.5"))
@@ -52,7 +52,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse reads texts, and those that make a scenario once more.
+// FuzzParse parses texts; a text that makes a scenario is written and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add(Generate("any", 1, Size{3, 5}, func(*rand.Rand) Settings { return Settings{"a": 1.5} }).String())
 	f.Add("scenario x seed 1\nworker 1\nhangup conn=1")

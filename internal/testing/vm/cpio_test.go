@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// goldenArchive is a directory, a device and two files; nul stands for a zero
-// byte.
+// goldenArchive holds a directory, a device and two files; nul stands for a zero byte.
 var goldenArchive = strings.NewReplacer("nul", "\x00", "|", "").Replace(
 	"070701|00000001|000041ED|00000000|00000000|00000002|00000000|00000000|00000000|00000000|00000000|00000000|00000004|00000000" + "devnulnulnul" +
 		"070701|00000002|00002180|00000000|00000000|00000001|00000000|00000000|00000000|00000000|00000005|00000001|0000000C|00000000" + "dev/consolenulnulnul" +

@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// envQEMU turns the test binary into an emulator that behaves as it says.
+// envQEMU turns the test binary into an emulator; its value is the behaviour.
 const envQEMU = "RINGSIDE_TEST_QEMU"
 
 func TestMain(m *testing.M) {

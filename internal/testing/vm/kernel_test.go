@@ -47,7 +47,7 @@ func TestKernelPackages(t *testing.T) {
 // fakeApt lists packages and "downloads" them.
 type fakeApt struct {
 	list, updated string // the lists before and after an update
-	fail          error  // of every download
+	fail          error  // the error of every download
 	root          bool   // the lists may be updated
 	downloads     []string
 	updates       int
@@ -87,7 +87,7 @@ func TestFetchKernel(t *testing.T) {
 		t.Errorf("downloads %q, %d updates", source.downloads, source.updates)
 	}
 
-	// A newer one that cannot be had must not stop the older one.
+	// If a newer one cannot be downloaded, the older one must be used.
 	source = &fakeApt{list: "linux-image-6.1.0-11-cloud-amd64", fail: errors.New("not found")}
 	source.updated = source.list
 	k, err := fetchKernel(ctx, source, dir, "amd64", "6.1")
@@ -113,7 +113,7 @@ func TestFetchKernelUnavailable(t *testing.T) {
 	}
 }
 
-// An update is for root: others cannot, and must use the lists as they are.
+// An update needs root: other users must use the lists as they are.
 func TestFetchKernelUpdates(t *testing.T) {
 	source := &fakeApt{updated: searchOutput}
 	_, err := fetchKernel(context.Background(), source, t.TempDir(), "amd64", "6.12")
@@ -142,10 +142,10 @@ func TestCacheDir(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := FetchKernel(context.Background(), "vax", "6.1"); err == nil || !strings.Contains(err.Error(), "amd64, arm64") {
-		t.Errorf("an architecture without machines: %v", err)
+		t.Errorf("an unknown architecture: %v", err)
 	}
 	if _, ok := CachedKernel("amd64", "6.1"); ok {
-		t.Error("a kernel in an empty cache")
+		t.Error("found a kernel in an empty cache")
 	}
 	image := filepath.Join(dir, "linux-image-6.1.0-3-cloud-amd64.vmlinuz")
 	if err := os.WriteFile(image, nil, 0o644); err != nil {
@@ -176,7 +176,7 @@ func TestImageFromTar(t *testing.T) {
 		t.Errorf("got %q, %v", data, err)
 	}
 	if err := imageFromTar(bytes.NewReader(make([]byte, 1024)), dst); err == nil {
-		t.Error("no error without an image")
+		t.Error("want an error without an image")
 	}
 }
 

@@ -44,10 +44,10 @@ func TestCollector(t *testing.T) {
 		t.Error("no error in the middle")
 	}
 
-	// The machine dies here and is started again for the rest.
+	// The machine fails here and is started again for the other jobs.
 	c.begin(func() { booted++ })
 	if c.next != 1 {
-		t.Errorf("would go on at %d", c.next)
+		t.Errorf("would continue at job %d", c.next)
 	}
 	c.event(wire.Event{Kind: wire.Boot})
 	c.event(wire.Event{Kind: wire.Start, Job: 1})
@@ -112,9 +112,9 @@ func TestConfigRejects(t *testing.T) {
 
 func TestEmulatorRace(t *testing.T) {
 	if !emulatorRace([]byte("[ 1.2] Oops: int3: 0000 [#1] PREEMPT SMP\n")) || !emulatorRace([]byte("[ 1.2] int3: 0000 [#1] PREEMPT SMP\n")) {
-		t.Error("not recognised")
+		t.Error("the race of the emulator was not recognised")
 	}
 	if emulatorRace([]byte("[ 1.2] Oops: general protection fault: 0000 [#1]\n")) {
-		t.Error("another oops taken for it")
+		t.Error("another oops was taken for the race")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
 )
 
-// bootable finds what a boot needs, without the network, or skips.
+// bootable returns what a boot needs, without the network, or skips the test.
 func bootable(t *testing.T, arch string) (Tools, Kernel) {
 	t.Helper()
 	if testing.Short() {
@@ -113,7 +113,7 @@ func testRun(t *testing.T, arch string) {
 	}
 }
 
-// looks is what the guest program prints where all is well.
+// looks is the output of the guest program where all is well.
 func looks(k Kernel, uid int) string {
 	release := strings.TrimPrefix(k.Package, "linux-image-")
 	return fmt.Sprintf("release %s <nil>\nfile content <nil>\nuid %d lane here\nthreads-max 7777 <nil>\n"+
@@ -143,7 +143,7 @@ func consoleOf(r *Report) string {
 	return string(r.Console)
 }
 
-// A machine whose first process is no good must be reported, not waited for.
+// A machine whose first process fails must be reported, not waited for.
 func TestRunBrokenGuest(t *testing.T) {
 	t.Parallel()
 	tools, kernel := bootable(t, "amd64")
@@ -163,7 +163,7 @@ func TestRunBrokenGuest(t *testing.T) {
 	}
 }
 
-// A setting that the kernel does not know must not be ignored.
+// A setting that the kernel does not have must not be ignored.
 func TestRunUnknownSysctl(t *testing.T) {
 	t.Parallel()
 	tools, kernel := bootable(t, "amd64")

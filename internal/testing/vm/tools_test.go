@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAptGetWaits has an apt-get that finds the lock taken the first time, and
-// one that fails for another reason.
+// TestAptGetWaits uses an apt-get that finds the lock held the first time, and one that
+// fails for another reason.
 func TestAptGetWaits(t *testing.T) {
 	dir := t.TempDir()
 	const script = `#!/bin/sh

@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// These turn the test binary into the child that installs the filter.
+// Environment variables that turn the test binary into the child that installs the filter.
 const (
 	envErrno = "RINGSIDE_TEST_FILTER_ERRNO"
 	envUID   = "RINGSIDE_TEST_FILTER_UID"
@@ -67,7 +67,7 @@ func child(want syscall.Errno) error {
 func check(want syscall.Errno) error {
 	var errs []error
 	for _, nr := range []uintptr{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
-		// Without a filter: EFAULT, EBADF, or what an outer filter says.
+		// Without a filter the errno is EFAULT or EBADF, or that of an outer filter.
 		_, _, got := unix.Syscall6(nr, ^uintptr(0), 0, 0, 0, 0, 0)
 		if got != want {
 			errs = append(errs, fmt.Errorf("system call %d: %v, want %v", nr, got, want))
@@ -88,8 +88,8 @@ func runChild(t *testing.T, env ...string) {
 	}
 }
 
-// EXDEV is among them because the kernel itself never returns it here: it shows
-// that the error is the filter's.
+// EXDEV is among the errnos because the kernel never returns it for these calls: it shows
+// that the error comes from the filter.
 func TestInstall(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES, syscall.EXDEV} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// evaluate interprets the instructions the filter is made of.
+// evaluate interprets the instructions of the filter.
 func evaluate(t *testing.T, prog []unix.SockFilter, nr, arch uint32) uint32 {
 	t.Helper()
 	var acc uint32
@@ -80,12 +80,12 @@ func TestProgram(t *testing.T) {
 		})
 	}
 	if program("wasm", syscall.EPERM, firstCall, lastCall) != nil {
-		t.Error("a program for an unknown architecture")
+		t.Error("program accepted an unknown architecture")
 	}
 }
 
 func TestNumbers(t *testing.T) {
 	if unix.SYS_IO_URING_SETUP != firstCall || unix.SYS_IO_URING_ENTER != firstCall+1 || unix.SYS_IO_URING_REGISTER != lastCall {
-		t.Error("the io_uring system calls have other numbers here")
+		t.Error("the io_uring system calls have other numbers on this architecture")
 	}
 }

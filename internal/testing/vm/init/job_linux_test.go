@@ -14,7 +14,7 @@ import (
 
 const envRole = "RINGSIDE_TEST_INIT"
 
-// TestMain turns the test binary into a program that ends as it is told.
+// TestMain turns the test binary into a program that ends in the requested way.
 func TestMain(m *testing.M) {
 	switch os.Getenv(envRole) {
 	case "":
@@ -90,13 +90,13 @@ func TestNetlinkError(t *testing.T) {
 		return b
 	}
 	if err := netlinkError(ack(0)); err != nil {
-		t.Errorf("success gives %v", err)
+		t.Errorf("an acknowledgement gives %v", err)
 	}
 	if err := netlinkError(ack(0xff)); err != syscall.EPERM {
 		t.Errorf("-1 gives %v", err)
 	}
 	if err := netlinkError(nil); err == nil {
-		t.Error("silence gives no error")
+		t.Error("want an error without an answer")
 	}
 }
 

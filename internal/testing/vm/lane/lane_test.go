@@ -147,7 +147,7 @@ func TestMissing(t *testing.T) {
 		t.Error("a missing tool passes in CI")
 	}
 	if l.missing(errors.New("disk full"), false, "6.1") == nil {
-		t.Error("another error is taken for a missing tool")
+		t.Error("another error was taken for a missing tool")
 	}
 }
 
@@ -160,16 +160,16 @@ func TestJobs(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if c.jobs[0].Env != nil {
-		t.Error("the jobs of one kernel leak into the next")
+		t.Error("the jobs of one kernel are in the list of the next")
 	}
 }
 
 func TestComplains(t *testing.T) {
 	if complains([]byte("[1] mtrr: your CPUs had inconsistent settings\n")) {
-		t.Error("a harmless warning taken for a bug")
+		t.Error("a harmless warning was taken for a bug")
 	}
 	if !complains([]byte("[1] WARNING: CPU: 1 PID: 1 at io_uring/x.c\n")) {
-		t.Error("a kernel warning overlooked")
+		t.Error("a kernel warning was not found")
 	}
 }
 
@@ -179,8 +179,8 @@ func TestWithoutRace(t *testing.T) {
 	}
 }
 
-// TestEach runs four kernels, two at once, which end in another order than they
-// began: what they print is not mixed.
+// TestEach runs four kernels, two at a time, which end in another order than they begin:
+// their outputs are not mixed.
 func TestEach(t *testing.T) {
 	var out bytes.Buffer
 	l := &lane{opt: options{atOnce: 2}, out: &out}
@@ -198,9 +198,9 @@ func TestEach(t *testing.T) {
 		switch k.Version {
 		case "a":
 			close(first)
-			<-others // all others end before the first
+			<-others // all other kernels end before the first
 		case "b":
-			<-first // two are running now
+			<-first // two kernels are running now
 			return broken
 		case "d":
 			close(others)

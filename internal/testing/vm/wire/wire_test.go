@@ -13,8 +13,7 @@ import (
 
 const nonce = "NONCE"
 
-// parsed is what came out of a parser: events as "<kind job exit>" among the
-// output.
+// parsed is the output of a parser, with events as "<kind job exit>".
 type parsed struct {
 	text   bytes.Buffer
 	output bytes.Buffer
@@ -100,7 +99,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzParser checks that it does not matter how a stream is cut into pieces.
+// FuzzParser checks that the cuts between pieces of a stream have no effect.
 func FuzzParser(f *testing.F) {
 	f.Add([]byte("a\r\n@@ringside NONCE {\"Kind\":\"end\"}\r\nb"), byte(3))
 	f.Add([]byte("@@ringside NONCE {\"Kind\":\"end\"\r\r\n\r"), byte(1))
@@ -119,14 +118,14 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
-// FuzzWriter checks that no output of a program hides or forges a marker, also
-// after a serial line has added its carriage returns.
+// FuzzWriter checks that a program's output neither hides nor forges a marker, also after a
+// serial line has added carriage returns.
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte("a"), []byte("b\n"))
 	f.Add([]byte("@@ringside "), []byte("\r"))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if bytes.Contains(append(bytes.Clone(first), second...), []byte(nonce)) {
-			return // it knows the nonce
+			return // the program knows the nonce
 		}
 		var stream bytes.Buffer
 		w := NewWriter(&stream, nonce)
@@ -150,7 +149,7 @@ func FuzzWriter(f *testing.F) {
 	})
 }
 
-// endLine adds the newline a Writer adds before a marker.
+// endLine adds the newline that a Writer adds before a marker.
 func endLine(b []byte) string {
 	if len(b) == 0 || b[len(b)-1] == '\n' {
 		return string(b)
