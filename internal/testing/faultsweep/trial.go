@@ -96,7 +96,7 @@ func (t *Trial) Judge(what string, err error) bool {
 // Await waits until cond holds.
 func (t *Trial) Await(what string, cond func() bool) {
 	if !await(t.patience, cond) {
-		t.Errorf("still not: %s", what)
+		t.Errorf("not true in time: %s", what)
 	}
 }
 
