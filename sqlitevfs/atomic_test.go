@@ -12,13 +12,13 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// boldFile claims everything.
+// boldFile claims every device characteristic.
 type boldFile struct{ vfs.File }
 
 func (boldFile) DeviceCharacteristics() vfs.DeviceCharacteristic { return ^vfs.DeviceCharacteristic(0) }
 
-// TestAtomicWritesAreAskedFor has no write called atomic but those that the user asked for, and
-// batches never.
+// TestAtomicWritesAreAskedFor checks that writes are called atomic only where the user
+// asked for it, and batches never.
 func TestAtomicWritesAreAskedFor(t *testing.T) {
 	for a, want := range map[Atomic]vfs.DeviceCharacteristic{AtomicOff: 0, AtomicOn: vfs.IOCAP_ATOMIC4K, AtomicTrust: vfs.IOCAP_ATOMIC4K} {
 		v := &ringVFS{opts: Options{Atomic4K: a}}
@@ -33,7 +33,8 @@ func TestAtomicWritesAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestAtomicByURI opens databases that trust their device, that ask it, and with a mistake.
+// TestAtomicByURI opens databases that trust their device, that ask it, and that have an
+// invalid parameter.
 func TestAtomicByURI(t *testing.T) {
 	dir := t.TempDir()
 	open := func(value string) error {
@@ -70,7 +71,7 @@ func TestAtomicIsRefusedWithoutASector(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	for what, fd := range map[string]int{"no descriptor": -1, "a pipe": int(r.Fd())} {
+	for what, fd := range map[string]int{"a missing descriptor": -1, "a pipe": int(r.Fd())} {
 		if err := wholeSectors(fd); err == nil || !strings.Contains(err.Error(), "atomic4k=on: ") {
 			t.Errorf("%s: %v", what, err)
 		}

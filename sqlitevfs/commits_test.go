@@ -26,7 +26,7 @@ const (
 	dirEnv  = "RINGSIDE_TEST_LOG_DIR"
 )
 
-// commitUntilKilled commits some rows and prints how many there are.
+// commitUntilKilled commits rows and prints their number.
 func commitUntilKilled(t *testing.T, path string) {
 	rows, _ := strconv.Atoi(os.Getenv(rowsEnv))
 	c := connect(t, path, NameLog, paramLogDir, os.Getenv(dirEnv))
@@ -38,8 +38,8 @@ func commitUntilKilled(t *testing.T, path string) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// committer starts a process that commits to a database with the log, and
-// returns when it has committed n rows.
+// committer starts a process that commits to a database with the log, and returns after it
+// has committed n rows.
 func committer(t *testing.T, path string, n int) (stop func() int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLogReplay$")
@@ -75,14 +75,14 @@ func committer(t *testing.T, path string, n int) (stop func() int) {
 		for next() {
 		}
 		if err := cmd.Wait(); err == nil {
-			t.Error("the process ended of itself")
+			t.Error("the process ended by itself")
 		}
 		return acked
 	})
 }
 
-// TestLogReplay kills a process and takes away what its WAL never synced: a VFS
-// without the log finds all commits all the same.
+// TestLogReplay kills a process and discards what its WAL never synced: a VFS without the
+// log finds all commits.
 func TestLogReplay(t *testing.T) {
 	if path := os.Getenv(logEnv); path != "" {
 		commitUntilKilled(t, path)
@@ -103,9 +103,10 @@ func TestLogReplay(t *testing.T) {
 	}
 }
 
-// TestLogElsewhere kills a process whose log is in another directory, and takes away what
-// its WAL never synced. Without that log the database is refused, until it was opened with
-// it, or its commits are given up. A log in the database's own directory is replayed as well.
+// TestLogElsewhere kills a process whose log is in another directory, and discards what its
+// WAL never synced. Without that log the database is refused until it was opened with it,
+// or until its commits are given up. A log in the database's own directory is replayed as
+// well.
 func TestLogElsewhere(t *testing.T) {
 	needLog(t)
 	lost := func(t *testing.T, env string) (path string, acked int) {
@@ -130,7 +131,7 @@ func TestLogElsewhere(t *testing.T) {
 		t.Helper()
 		if c, err := sqlite3.Open(uri(path, Name, params...)); err == nil {
 			c.Close()
-			t.Error("a database that lacks commits was opened")
+			t.Error("a database that lacks commits was not refused")
 		} else if !errors.Is(err, sqlite3.CANTOPEN) || !strings.Contains(err.Error(), reason) {
 			t.Error(err)
 		}
@@ -171,7 +172,7 @@ func TestLogElsewhere(t *testing.T) {
 	})
 }
 
-// TestLogOfManyDirectories commits to databases in directories of their own by one log.
+// TestLogOfManyDirectories commits to databases in different directories by one log.
 func TestLogOfManyDirectories(t *testing.T) {
 	needLog(t)
 	dir := t.TempDir()
@@ -185,7 +186,7 @@ func TestLogOfManyDirectories(t *testing.T) {
 			t.Error(statsOf(path))
 		}
 		if exists(filepath.Join(filepath.Dir(path), logName)) || !exists(path+"-wal.log") {
-			t.Error("the log is in the directory of the database, or has no pointer there")
+			t.Error("the log is in the directory of the database, or the directory has no pointer to it")
 		}
 		conns, paths = append(conns, c), append(paths, path)
 	}
@@ -197,8 +198,8 @@ func TestLogOfManyDirectories(t *testing.T) {
 	}
 }
 
-// TestLogOfAnotherProcess commits beside a process that has the log, and has the
-// log when that process has ended.
+// TestLogOfAnotherProcess commits while another process has the log, and uses the log when
+// that process has ended.
 func TestLogOfAnotherProcess(t *testing.T) {
 	needLog(t)
 	defer func(d time.Duration) { logRetry = d }(logRetry)
@@ -226,8 +227,8 @@ func TestLogOfAnotherProcess(t *testing.T) {
 	wantQuery(t, c, "PRAGMA integrity_check", "ok")
 }
 
-// TestCommitsWithoutTheLogShareSyncs commits to databases in directories of their own, more at
-// a time than the log takes.
+// TestCommitsWithoutTheLogShareSyncs commits to databases in different directories, more at
+// a time than the log accepts.
 func TestCommitsWithoutTheLogShareSyncs(t *testing.T) {
 	needLog(t)
 	var paths []string
@@ -269,8 +270,8 @@ func TestCommitsWithoutTheLogShareSyncs(t *testing.T) {
 	}
 }
 
-// TestLogShared commits to databases of one directory by several connections
-// each, while they are checkpointed.
+// TestLogShared commits to the databases of one directory by several connections each,
+// while they are checkpointed.
 func TestLogShared(t *testing.T) {
 	name, _ := withoutTrials(t)
 	dir := t.TempDir()
@@ -326,7 +327,7 @@ func insert(path, name string, rows int) error {
 	return err
 }
 
-// needLog skips a test where there can be no log of commits.
+// needLog skips a test where a log of commits is not possible.
 func needLog(t *testing.T) {
 	t.Helper()
 	c := connect(t, dbFile(t), NameLog)

@@ -11,8 +11,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// TestDamagedFiles opens databases of which a file is damaged or cut: an error
-// or an answer, and nothing else.
+// TestDamagedFiles opens databases with one file damaged or truncated: each call must
+// return an error or a result.
 func TestDamagedFiles(t *testing.T) {
 	needLog(t)
 	path := dbFile(t)
@@ -59,7 +59,7 @@ func TestDamagedFiles(t *testing.T) {
 			t.Fatalf("seed %d, file %d", seed, which)
 		}
 	}
-	t.Logf("%d were read, %d refused", opened, refused)
+	t.Logf("%d databases were read, %d refused", opened, refused)
 }
 
 // damage changes bytes, a block, or the end.
@@ -86,7 +86,7 @@ func damage(rnd *rand.Rand, p []byte) []byte {
 	return q
 }
 
-// useDamaged reads and writes, and reports whether all of it worked.
+// useDamaged reads and writes, and reports whether all calls succeeded.
 func useDamaged(path, name string) bool {
 	c, err := sqlite3.Open(uri(path, name))
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 
 const cutArg = "sqlitevfs-cut"
 
-// cutProcess is the main function of a process that commits with synchronous=FULL, copies the
-// durable part of the WAL, and lets another connection commit. Then it commits once more, and exits
-// without closing anything.
+// cutProcess is the main function of a process that commits with synchronous=FULL, copies
+// the durable part of the WAL, and lets another connection commit. Then it commits again,
+// and exits without closing anything.
 func cutProcess(args []string) int {
 	path, params, other := args[0], args[1], args[2]
 	run := func(uri string, sql ...string) {
@@ -59,15 +59,15 @@ func cutProcess(args []string) int {
 	before := statsOf(path).Logged
 	run(ours, "PRAGMA synchronous=FULL", "INSERT INTO t VALUES('acknowledged')")
 	if statsOf(path).Logged == before {
-		fmt.Fprintln(os.Stderr, "the commit was not logged, so that the WAL that was copied is not all that is durable")
+		fmt.Fprintln(os.Stderr, "the commit was not logged, so the copied WAL lacks durable commits")
 		return 1
 	}
 	return 0
 }
 
-// TestCommitBehindOthers cuts the power after a commit that is in the log. The disk has the WAL as
-// of its last sync. Before the commit, another connection or process has committed with
-// synchronous=NORMAL, or SQLite has synced its WAL in the middle of a frame.
+// TestCommitBehindOthers cuts the power after a commit that is in the log. The disk has the
+// WAL as of its last sync. Before the commit, another connection or process has committed
+// with synchronous=NORMAL, or SQLite has synced its WAL in the middle of a frame.
 func TestCommitBehindOthers(t *testing.T) {
 	needLog(t)
 	for _, k := range []struct{ name, params, other string }{

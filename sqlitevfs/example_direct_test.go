@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// The direct API of go-sqlite3 takes the same URI. PRAGMA ringside returns the VFS's settings for a
-// database.
+// The direct API of go-sqlite3 uses the same URI. PRAGMA ringside returns the VFS's
+// settings for a database.
 func Example_direct() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -47,7 +47,7 @@ func Example_direct() {
 	// Output: ringside app.db prefetch off true
 }
 
-// A VFS with options of one's own, under a name of one's own.
+// A VFS with the program's own options, under its own name.
 func ExampleRegister() {
 	if err := sqlitevfs.Register("quiet", sqlitevfs.Options{Prefetch: sqlitevfs.Off, PrefetchDepth: 1 << 20}); err != nil {
 		fmt.Println(err)

@@ -25,9 +25,9 @@ import (
 
 // fault selects the call that fails, and its error.
 type fault struct {
-	nth     int // from 0; -1: none
+	nth     int // counted from 0; -1: none
 	errno   syscall.Errno
-	forever bool // all later ones too
+	forever bool // all later calls fail too
 	short   bool // half of a write is done
 }
 
@@ -35,8 +35,8 @@ func (f fault) String() string {
 	return fmt.Sprintf("call %d, %v, forever %v, short %v", f.nth, f.errno, f.forever, f.short)
 }
 
-// faulty is a base that counts the calls to the disk and makes some fail. It is the VFS below ours,
-// and the file system of its log.
+// faulty is a base that counts the calls to the disk and makes some fail. It is the VFS
+// below the one under test, and the file system of its log.
 type faulty struct {
 	vfs.VFS
 	mu     sync.Mutex
@@ -73,7 +73,7 @@ func (f *faulty) disarm() {
 	f.armed = false
 }
 
-// write fails a write, or does half of it.
+// write makes a write fail, or writes half of the data.
 func (f *faulty) write(kind string, p []byte, off int64, do func([]byte, int64) (int, error)) (int, error) {
 	err := f.call("write", kind)
 	if err == nil {
@@ -120,8 +120,8 @@ func (f *faulty) SyncDir(dir string) error {
 	return disk.OS.SyncDir(dir)
 }
 
-// GroupLog returns options of a log that is so small that it wraps around, and that takes most
-// commits.
+// GroupLog returns options of a log that is so small that it wraps around, and that takes
+// most commits.
 func (f *faulty) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
 }
@@ -206,7 +206,7 @@ type faultyLogFile struct {
 func (f *faultyLogFile) WriteAt(p []byte, off int64) (int, error) {
 	kind := f.kind
 	if bytes.HasPrefix(p, []byte("RSGB")) {
-		kind = "batch" // of commits, which wait for it
+		kind = "batch" // syncs of commits, which wait for them
 	}
 	return f.f.write(kind, p, off, f.File.WriteAt)
 }
@@ -225,7 +225,7 @@ func (f *faultyLogFile) Sync() error {
 	return f.File.Sync()
 }
 
-// faultDir returns a directory in memory, if there is one, that can have the log.
+// faultDir returns a directory for the log, in memory if possible.
 func faultDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "ringside-faults-")
@@ -236,8 +236,8 @@ func faultDir(t testing.TB) string {
 	return dir
 }
 
-// TestFaultSweep fails each call that the VFS and its log make of the disk in
-// turn, once and from then on.
+// TestFaultSweep makes each call of the VFS and its log to the disk fail in turn, once and
+// permanently.
 func TestFaultSweep(t *testing.T) {
 	step := 163
 	switch {
@@ -329,14 +329,14 @@ func (s *sweep) run(t *testing.T, f fault) int {
 
 const commitsInALife = 7
 
-// seen returns what has failed so far. The log's own goroutine may add to it.
+// seen returns the failures so far. The log's own goroutine may add to them.
 func (f *faulty) seen() (failed []string, poisoned bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.failed), f.poisoned
 }
 
-// life is from the first connection to the last close.
+// life is the time from the first connection to the last close.
 func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 	t.Helper()
 	b := s.base
@@ -353,7 +353,8 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 		s.refused++
 		return
 	}
-	// The goroutine of the log syncs WALs, too. A commit that has begun by then may succeed.
+	// The goroutine of the log also syncs WALs. A commit that has begun by then may
+	// succeed.
 	lastPoisoned := false
 	for i := range commitsInALife {
 		n := life*commitsInALife + i
@@ -362,7 +363,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 		lastPoisoned = poisoned
 		size := 300
 		if i%3 == 2 {
-			size = 20_000 // more than the cache has
+			size = 20_000 // more than the cache holds
 		}
 		err := c.Exec(fmt.Sprintf("BEGIN; INSERT INTO t VALUES(%d, hex(randomblob(8)), randomblob(%d)); UPDATE t SET v=randomblob(300) WHERE id=%d; UPDATE s SET n=n+1; COMMIT", n, size, n-2))
 		if err != nil {
@@ -371,7 +372,7 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 				c.Exec("ROLLBACK")
 			}
 			if failed, _ := b.seen(); len(failed) == 0 {
-				t.Errorf("commit %d failed without a fault: %v", n, err)
+				t.Errorf("commit %d failed although no call had failed: %v", n, err)
 			}
 			continue
 		}
@@ -383,15 +384,15 @@ func (s *sweep) life(t *testing.T, path string, life int, acked map[int]bool) {
 		failed, _ := b.seen()
 		for _, what := range failed[len(before):] {
 			if !s.silent(what) {
-				t.Errorf("commit %d succeeded although it failed: %s", n, what)
+				t.Errorf("commit %d succeeded although a call failed: %s", n, what)
 			}
 		}
 	}
 }
 
-// silent reports whether a failure needs no error: in a checkpoint after a commit,
-// SQLite tries again later; a journal that cannot be looked into it takes for hot;
-// without a log, commits sync their WAL.
+// silent reports whether a failure needs no error. In a checkpoint after a commit, SQLite
+// tries again later. A journal that cannot be read counts as hot. Without a log, commits
+// sync their WAL.
 func (s *sweep) silent(what string) bool {
 	op, kind, _ := strings.Cut(what, " ")
 	if kind == "log" || kind == "batch" || what == "open journal" {
@@ -400,8 +401,8 @@ func (s *sweep) silent(what string) bool {
 	return s.mode == "wal" && (kind == "db" || op == "truncate" || op == "sync" || op == "read" || op == "open" || op == "delete")
 }
 
-// judge checks with stock SQLite that each acknowledged commit is there, and that no commit is
-// incomplete.
+// judge checks with stock SQLite that each acknowledged commit is there, and that no commit
+// is incomplete.
 func (s *sweep) judge(t *testing.T, path string, acked map[int]bool) {
 	t.Helper()
 	c, err := sqlite3.Open(uri(path, "os"))

@@ -12,7 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// uri names a database through a VFS, with parameters as key, value, ….
+// uri names a database of a VFS, with parameters as key, value, ….
 func uri(path, vfsName string, params ...string) string {
 	q := url.Values{"vfs": {vfsName}}
 	for i := 0; i < len(params); i += 2 {
@@ -23,7 +23,7 @@ func uri(path, vfsName string, params ...string) string {
 
 func dbFile(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
 
-// connect opens a connection, which ends with the test.
+// connect opens a connection; the end of the test closes it.
 func connect(t testing.TB, path, vfsName string, params ...string) *sqlite3.Conn {
 	t.Helper()
 	c, err := sqlite3.Open(uri(path, vfsName, params...))
@@ -67,7 +67,7 @@ func wantQuery(t testing.TB, c *sqlite3.Conn, sql, want string) {
 	}
 }
 
-// register registers a VFS under the test's name, until its end.
+// register registers a VFS under the test's name; the end of the test unregisters it.
 func register(t testing.TB, o Options) string {
 	t.Helper()
 	name := "test-" + t.Name()

@@ -25,9 +25,8 @@ const (
 
 const killWriters = 3
 
-// TestKilledUnderLoad kills a process in which three connections commit, again
-// and again on one database: every commit that was reported is there, and none
-// is there in half.
+// TestKilledUnderLoad kills a process in which three connections commit, repeatedly on one
+// database: every reported commit is there, and no commit is incomplete.
 func TestKilledUnderLoad(t *testing.T) {
 	if name := os.Getenv(killEnv); name != "" {
 		writeUntilKilled(t, name)
@@ -61,7 +60,7 @@ func TestKilledUnderLoad(t *testing.T) {
 					return
 				}
 			}
-			t.Logf("%d lives, %d commits", lives, len(acked))
+			t.Logf("%d processes, %d commits", lives, len(acked))
 		})
 	}
 }
@@ -83,8 +82,8 @@ func killOnce(t *testing.T, name string, life int, acked map[string]bool) {
 	})
 }
 
-// judgeKilled checks the database, half of the time with stock SQLite alone. A killed process
-// leaves everything it wrote to the system, with or without the log.
+// judgeKilled checks the database, half of the time with stock SQLite alone. Everything
+// that a killed process wrote to the system is still there, with or without the log.
 func judgeKilled(t *testing.T, path string, acked map[string]bool) {
 	t.Helper()
 	name := "os"
@@ -110,14 +109,14 @@ func judgeKilled(t *testing.T, path string, acked map[string]bool) {
 	}
 	for id := range acked {
 		if !there[id] {
-			t.Errorf("row %s was committed and is gone; %d of %d are there", id, len(there), len(acked))
+			t.Errorf("row %s was committed and is missing; %d of %d are there", id, len(there), len(acked))
 			return
 		}
 	}
 }
 
-// writeUntilKilled commits by several connections, and prints each row that is
-// committed by one write.
+// writeUntilKilled commits by several connections, and prints each committed row with one
+// write.
 func writeUntilKilled(t *testing.T, name string) {
 	first := 0
 	fmt.Sscan(os.Getenv(firstEnv), &first)

@@ -26,8 +26,8 @@ import (
 
 const tenantsArg = "sqlitevfs-tenants"
 
-// tenantsProcess is the main function of a process that commits to databases of
-// a directory by their log, and ends without closing anything.
+// tenantsProcess is the main function of a process that commits to the databases of a
+// directory by their log, and ends without closing anything.
 func tenantsProcess(dir string) int {
 	for i := range 3 {
 		c, err := sqlite3.Open(uri(filepath.Join(dir, fmt.Sprint(i)), NameLog))
@@ -47,8 +47,8 @@ func tenantsProcess(dir string) int {
 	return 0
 }
 
-// crashedTenants makes three databases with three rows each, which after a power
-// cut only their log has.
+// crashedTenants makes three databases with three rows each, which after a power cut only
+// their log has.
 func crashedTenants(t *testing.T) string {
 	t.Helper()
 	needLog(t)
@@ -85,9 +85,9 @@ func countRows(path, vfsName string) (n int, err error) {
 	return s.ColumnInt(0), s.Err()
 }
 
-// TestOneTenantIsRefused sees that a database into which its commits cannot be
-// replayed is refused, with a reason, that the others are not, and that it has its
-// commits as soon as it can.
+// TestOneTenantIsRefused checks that a database whose commits cannot be replayed is
+// refused, with a reason, that the other databases are not, and that it has its commits as
+// soon as they can be replayed.
 func TestOneTenantIsRefused(t *testing.T) {
 	for _, k := range []struct {
 		name  string
@@ -131,13 +131,14 @@ func TestOneTenantIsRefused(t *testing.T) {
 					n, err := countRows(filepath.Join(dir, fmt.Sprint(i)), []string{Name, NameLog}[i%2])
 					switch {
 					case i == 1 && (err == nil || !strings.Contains(err.Error(), k.want)):
-						t.Errorf("not refused, or without a reason: %d rows, %v", n, err)
+						t.Errorf("not refused, or refused without a reason: %d rows, %v", n, err)
 					case i != 1 && (err != nil || n != 3):
 						t.Errorf("database %d: %d rows, %v", i, n, err)
 					}
 				}
 			}
-			// The others go on; their commits do without the log, which is kept.
+			// The other databases continue; their commits do not use the log, which is
+			// kept.
 			c := connect(t, filepath.Join(dir, "0"), NameLog)
 			execSQL(t, c, "PRAGMA synchronous=FULL; INSERT INTO t VALUES('more'); INSERT INTO t VALUES('more')")
 			if s := query(t, c, "PRAGMA ringside"); !strings.Contains(s, "still to be replayed") {
@@ -151,7 +152,7 @@ func TestOneTenantIsRefused(t *testing.T) {
 	}
 }
 
-// replaceWAL puts something else in the place of a WAL.
+// replaceWAL replaces a WAL by something else.
 func replaceWAL(t *testing.T, db string, put func(moved, wal string) error) func() {
 	t.Helper()
 	wal := db + suffixWAL
@@ -169,7 +170,8 @@ func replaceWAL(t *testing.T, db string, put func(moved, wal string) error) func
 	}
 }
 
-// TestLogThatCannotBeRead refuses the databases in WAL mode, and names the log.
+// TestLogThatCannotBeRead checks that the databases in WAL mode are refused, with the name
+// of the log.
 func TestLogThatCannotBeRead(t *testing.T) {
 	dir := crashedTenants(t)
 	log := filepath.Join(dir, logName)
@@ -190,7 +192,7 @@ func TestLogThatCannotBeRead(t *testing.T) {
 			c.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), log) {
-			t.Errorf("%s: not refused, or without a reason: %v", mode, err)
+			t.Errorf("%s: not refused, or refused without a reason: %v", mode, err)
 		}
 	}
 	if _, err := countRows(filepath.Join(dir, "rollback"), Name); err != nil {
@@ -214,8 +216,8 @@ func TestLogThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestCopiedDirectory finds the commits in a copy of a crashed directory, and of a
-// database that was renamed.
+// TestCopiedDirectory finds the commits in a copy of a crashed directory, and in one whose
+// database was renamed.
 func TestCopiedDirectory(t *testing.T) {
 	dir := crashedTenants(t)
 	to := filepath.Join(t.TempDir(), "copy")
@@ -234,7 +236,7 @@ func TestCopiedDirectory(t *testing.T) {
 	}
 }
 
-// failFS fails calls of the log.
+// failFS makes calls of the log fail.
 type failFS struct {
 	disk.FS
 	mu   sync.Mutex
@@ -284,7 +286,7 @@ func (f *failFile) Sync() error {
 	return f.File.Sync()
 }
 
-// logBase is the default VFS with a small log of its own files.
+// logBase is the default VFS with a small log in its own files.
 type logBase struct {
 	vfs.VFS
 	fs *failFS
@@ -298,7 +300,7 @@ func (b *logBase) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
 }
 
-// withoutTrials registers a VFS whose log is small, and takes each commit that it may. It
+// withoutTrials registers a VFS whose log is small and takes each permitted commit. It
 // returns the file system of the log.
 func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 	t.Helper()
@@ -309,8 +311,8 @@ func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 	return register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)}), base.fs
 }
 
-// failing makes four databases in one directory whose log fails on request. It returns a function
-// that commits a row to one of them.
+// failing makes four databases in one directory whose log fails on request. It returns a
+// function that commits a row to one of them.
 func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
 	t.Helper()
 	name, fsys := withoutTrials(t)
@@ -351,8 +353,8 @@ func TestLogWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestLogFails makes one write of the log fail. The databases must continue by syncing their WALs,
-// and use a log again when possible.
+// TestLogFails makes one write of the log fail. The databases must continue by syncing
+// their WALs, and use a log again when possible.
 func TestLogFails(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	logRetry = 0
@@ -397,7 +399,7 @@ func TestOneWALFails(t *testing.T) {
 		}
 	}
 	if failed == 0 {
-		t.Error("no commit of the database whose WAL cannot be synced failed")
+		t.Error("no commit failed although the WAL cannot be synced")
 	}
 	for _, i := range []int{0, 2, 3} {
 		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" {
@@ -465,9 +467,9 @@ func TestFailedSyncOfNewLog(t *testing.T) {
 	}
 }
 
-// TestCheckpointSyncsTheWALFirst checkpoints without any sync of SQLite's own, when commits
-// are durable in the log only: the WAL is durable before the database is written. If
-// it cannot be synced, the checkpoint fails and the pages of the database are as they were.
+// TestCheckpointSyncsTheWALFirst checkpoints without any sync by SQLite, when commits are
+// durable only in the log: the WAL is durable before the database is written. If it cannot
+// be synced, the checkpoint fails and the pages of the database do not change.
 func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 	fsys, dir, commit := failing(t)
 	name := "test-" + t.Name()
@@ -490,7 +492,7 @@ func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// SQLite makes room behind the pages before that.
+		// Before that SQLite allocates space behind the pages.
 		written := func() bool {
 			p, err := os.ReadFile(path)
 			if err != nil {
@@ -504,7 +506,7 @@ func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 				return nil
 			}
 			if !synced && written() {
-				t.Errorf("%s: the database was written before", k.what)
+				t.Errorf("%s: the database was written before the sync", k.what)
 			}
 			synced = true
 			if k.fail {

@@ -30,12 +30,12 @@ func TestLogIsMadeForACommit(t *testing.T) {
 	none := func(after string) {
 		t.Helper()
 		if exists(log) || exists(log+".new") {
-			t.Fatalf("there is a log after %s", after)
+			t.Fatalf("the log exists after %s", after)
 		}
 	}
 	if c, err := sqlite3.Open(uri(path, NameLog, "mode", "rw")); err == nil {
 		c.Close()
-		t.Error("a database that is not there was opened")
+		t.Error("a missing database was opened")
 	}
 	none("a failed open")
 	c := connect(t, path, NameLog)
@@ -54,7 +54,7 @@ func TestLogIsMadeForACommit(t *testing.T) {
 	none("a transaction that was rolled back")
 	execSQL(t, c, "INSERT INTO t VALUES(5)")
 	if !exists(log) {
-		t.Error("there is no log after a commit")
+		t.Error("the log does not exist after a commit")
 	}
 	before := statsOf(path).Logged
 	execSQL(t, c, "INSERT INTO t VALUES(6)")
@@ -63,8 +63,8 @@ func TestLogIsMadeForACommit(t *testing.T) {
 	}
 }
 
-// TestReadOnlyOpen opens a database to read only whose log was not replayed: it
-// is refused where commits are missing, and nothing is changed.
+// TestReadOnlyOpen opens a database read-only before its log was replayed: it is refused
+// where commits are missing, and no file is changed.
 func TestReadOnlyOpen(t *testing.T) {
 	needLog(t)
 	path := dbFile(t)
@@ -86,7 +86,7 @@ func TestReadOnlyOpen(t *testing.T) {
 		}
 	}
 	before := files()
-	// The process died, and the page cache has what it wrote.
+	// The process ended, and the page cache has the data that it wrote.
 	c, err := sqlite3.Open(uri(path, Name, "mode", "ro"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestReadOnlyOpen(t *testing.T) {
 	for _, name := range []string{Name, NameLog} {
 		c, err := sqlite3.Open(uri(path, name, "mode", "ro"))
 		if !errors.Is(err, sqlite3.READONLY_RECOVERY) {
-			t.Errorf("%s: opened to read only: %v", name, err)
+			t.Errorf("%s: opened read-only: %v", name, err)
 		}
 		if err == nil {
 			c.Close()
@@ -115,8 +115,8 @@ func TestReadOnlyOpen(t *testing.T) {
 	count(connect(t, path, Name, "mode", "ro"))
 }
 
-// TestLogReports inspects, replays and salvages the log of a crashed directory: the
-// reports have every commit, and only an inspection changes nothing.
+// TestLogReports inspects, replays and salvages the log of a crashed directory: the reports
+// have every commit, and only an inspection changes nothing.
 func TestLogReports(t *testing.T) {
 	dir := crashedTenants(t)
 	log := filepath.Join(dir, logName)
@@ -140,7 +140,7 @@ func TestLogReports(t *testing.T) {
 			}
 		}
 	}
-	// A database whose WAL cannot be written keeps the log from being emptied.
+	// A database whose WAL cannot be written prevents the log from being emptied.
 	restore := replaceWAL(t, filepath.Join(dir, "1"), os.Symlink)
 	refused := func(r LogReport) {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestLogReports(t *testing.T) {
 		t.Errorf("salvage while a WAL is a link: %+v, %q, %v", r, aside, err)
 	}
 	restore()
-	// The first commit of a database is damaged, and the others cannot do without it.
+	// The first commit of a database is damaged, and the others depend on it.
 	p, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestLogReports(t *testing.T) {
 		t.Errorf("salvage: %+v, %q, %v", r, aside, err)
 	}
 	if r.Sound() || len(r.Damage) != 1 || len(r.Skipped) == 0 || r.Skipped[0].WAL != wal(1) || r.Skipped[0].Reason == "" {
-		t.Errorf("salvage does not tell what is lost: %+v", r)
+		t.Errorf("salvage does not report the lost commits: %+v", r)
 	}
 	for i, want := range []int{3, 0, 3} {
 		if n, err := countRows(filepath.Join(dir, strconv.Itoa(i)), Name); n != want || err != nil {
@@ -190,6 +190,6 @@ func TestLogReports(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 	if _, err := ReplayLog(filepath.Join(dir, "missing")); err == nil {
-		t.Error("a directory that is not there was replayed")
+		t.Error("a missing directory was replayed")
 	}
 }

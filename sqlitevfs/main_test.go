@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// long runs what takes minutes: the torture tests of SQLite, many seeds.
+// long enables tests that take minutes: the torture tests of SQLite, and many seeds.
 var long = flag.Bool("long", false, "run the long tests")
 
 func TestMain(m *testing.M) {

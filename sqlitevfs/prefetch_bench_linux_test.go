@@ -11,8 +11,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// BenchmarkReads reads a table with the default VFS and with this one, alternately. ns/op is the
-// time of the default; rate is the speed-up of this one. SQLite's own cache is too small to matter.
+// BenchmarkReads reads a table with the default VFS and with this one, alternately. ns/op
+// is the time of the default VFS; rate is the speed-up by this one. SQLite's own cache is
+// too small to matter.
 func BenchmarkReads(b *testing.B) {
 	path := table(b, true, 100_000, 4096, 400)
 	rnd := rand.New(rand.NewPCG(7, 8))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table makes a database whose rows were inserted in an order, so that the leaves
-// are scattered or not.
+// table makes a database whose rows were inserted in an order that scatters the leaves, or
+// does not.
 func table(t testing.TB, scattered bool, rows, pageSize, row int) string {
 	path := dbFile(t)
 	c := connect(t, path, "os")
@@ -44,7 +44,7 @@ func table(t testing.TB, scattered bool, rows, pageSize, row int) string {
 	return path
 }
 
-// evict drops a file from the page cache, and skips where that cannot be done.
+// evict drops a file from the page cache, and skips the test where that is not possible.
 func evict(t testing.TB, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ func evict(t testing.TB, path string) {
 	if err := f.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, f); err != nil { // what is on its way would stay
+	if _, err := io.Copy(io.Discard, f); err != nil { // pages that are being read would stay
 		t.Fatal(err)
 	}
 	fd := descriptor(f)
@@ -63,7 +63,7 @@ func evict(t testing.TB, path string) {
 	}
 	var p [1]byte
 	if n, errno := preadNoWait(fd, p[:], 64<<10); n == 1 || errno != unix.EAGAIN {
-		t.Skipf("the file system of %s does not let go of cached pages (%v)", path, errno)
+		t.Skipf("the file system of %s does not drop cached pages (%v)", path, errno)
 	}
 }
 
@@ -80,13 +80,13 @@ func scan(t *testing.T, path, sql string, params ...string) Stats {
 	return counted(t, path)
 }
 
-// counted returns the counts of a database without connections that scan: each
-// page that was fetched was either read or not.
+// counted returns the counts of a database without connections that scan: each fetched page
+// was either read or not.
 func counted(t *testing.T, path string) Stats {
 	t.Helper()
 	s := statsOf(path)
 	if s.Fetched != s.Hits+s.Late+s.Waste {
-		t.Errorf("%d pages fetched, but %d hits, %d late and %d in vain", s.Fetched, s.Hits, s.Late, s.Waste)
+		t.Errorf("%d pages fetched, but %d hits, %d late and %d unused", s.Fetched, s.Hits, s.Late, s.Waste)
 	}
 	return s
 }
@@ -101,7 +101,7 @@ func TestScansOfScatteredLeavesAreFetchedAhead(t *testing.T) {
 		path := table(t, true, rows, size, size/5)
 		for name, test := range map[string]struct {
 			sql   string
-			waste float64 // of the pages fetched
+			waste float64 // a fraction of the fetched pages
 		}{
 			"ascending":  {whole, .01},
 			"descending": {"SELECT sum(y) FROM (SELECT length(x) AS y FROM t ORDER BY id DESC LIMIT 1000000)", .01},
@@ -123,8 +123,8 @@ func TestScansOfScatteredLeavesAreFetchedAhead(t *testing.T) {
 	}
 }
 
-// TestAScanIsFetchedForAgain checks that a scan that returns to leaves it has read counts as a new
-// scan.
+// TestAScanIsFetchedForAgain checks that a scan that returns to leaves it has read counts
+// as a new scan.
 func TestAScanIsFetchedForAgain(t *testing.T) {
 	path := table(t, true, rows, 4096, 800)
 	c := connect(t, path, NamePrefetch)
@@ -179,7 +179,7 @@ func TestChildrenOfInteriorPages(t *testing.T) {
 		root, _ := strconv.Atoi(query(t, c, "SELECT rootpage FROM sqlite_schema WHERE name='t'"))
 		seen := map[uint32]bool{}
 		walk(t, data, size, uint32(root), seen)
-		if pages := len(data) / size; len(seen) != pages-1 { // all but the schema's
+		if pages := len(data) / size; len(seen) != pages-1 { // all pages except that of the schema
 			t.Errorf("page size %d: %d pages of the table found, want %d", size, len(seen), pages-1)
 		}
 	}
@@ -212,9 +212,9 @@ func FuzzChildren(f *testing.F) {
 	})
 }
 
-// TestPrefetchBesideWriters checks that no stale data is read while writers move pages during a
-// scan.
-func TestPrefetchBesideWriters(t *testing.T) {
+// TestPrefetchWithWriters checks that no stale data is read while writers move pages
+// during a scan.
+func TestPrefetchWithWriters(t *testing.T) {
 	path := table(t, true, rows/4, 1024, 200)
 	w := connect(t, path, "os")
 	execSQL(t, w, "PRAGMA synchronous=OFF")

@@ -30,7 +30,7 @@ func newCursor(t *testing.T, path string, params ...string) *cursor {
 	return &cursor{T: t, path: path, c: c, s: s}
 }
 
-// to reads up to a row.
+// to reads up to the given row.
 func (c *cursor) to(n int) {
 	c.Helper()
 	for ; c.n < n; c.n++ {
@@ -40,14 +40,14 @@ func (c *cursor) to(n int) {
 	}
 }
 
-// unread is how many pages were fetched and not read yet.
+// unread returns how many fetched pages have not been read.
 func (c *cursor) unread() int {
 	s := statsOf(c.path)
 	return int(s.Fetched - s.Hits - s.Late - s.Waste)
 }
 
-// TestTheRestOfATableIsFetched checks that the rest of a table is fetched once a fifth of it was
-// read, and only as the scan proceeds.
+// TestTheRestOfATableIsFetched checks that the rest of a table is fetched after a fifth of
+// it was read, and only as the scan proceeds.
 func TestTheRestOfATableIsFetched(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := int(fileSize(t, path)) / 1024
@@ -102,7 +102,7 @@ func TestAScanThatEndsLeavesTheRest(t *testing.T) {
 	}
 }
 
-// No more is fetched ahead than there shall be room for.
+// TestFetchingTheRestIsBounded checks that no more is fetched ahead than the limit permits.
 func TestFetchingTheRestIsBounded(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	const room = 1500 << 10
@@ -125,7 +125,7 @@ func TestFetchedPagesThatAreGone(t *testing.T) {
 	path := table(t, true, rows, 1024, 200)
 	leaves := int(fileSize(t, path)) / 1024
 	c := newCursor(t, path)
-	for all := 0; all < arrived+100 && c.n < rows/2; all++ { // leaves read since the last were fetched
+	for all := 0; all < arrived+100 && c.n < rows/2; all++ { // the leaves that were read since the last row were fetched
 		before := statsOf(path).Fetched
 		c.to(c.n + 3)
 		if statsOf(path).Fetched != before {
@@ -184,7 +184,8 @@ func TestRunsOfASweep(t *testing.T) {
 	}
 }
 
-// Pages that are late before anything was swept are no sign of short memory.
+// TestLatePagesBeforeASweep checks that late pages before a sweep do not count as a sign of
+// short memory.
 func TestLatePagesBeforeASweep(t *testing.T) {
 	var pf prefetcher
 	for range arrived + 1 {
@@ -201,10 +202,10 @@ func TestLatePagesBeforeASweep(t *testing.T) {
 	}
 }
 
-// TestLateInteriorPages checks that a scan waits for late interior pages, for a limited time, but
-// not for those that it reads itself.
+// TestLateInteriorPages checks that a scan waits for late interior pages, for a limited
+// time, but not for those that it reads itself.
 func TestLateInteriorPages(t *testing.T) {
-	pf := prefetcher{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // nothing comes from there
+	pf := prefetcher{page: 1024, f: &file{fd: -1}, scan: &node{step: 1}} // no page arrives from there
 	pf.table.inner, pf.table.wait, pf.table.waits = []uint32{5, 6}, tableWait, tableWaits
 	for range tableWait {
 		pf.advance()

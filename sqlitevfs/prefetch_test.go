@@ -35,8 +35,8 @@ func TestPageSet(t *testing.T) {
 	}
 }
 
-// TestPagesThatAreNotWellFormed calls children for malformed pages, as in a damaged database or an
-// overflow page. There must be no children, and no read beyond the page.
+// TestPagesThatAreNotWellFormed calls children for malformed pages, as in a damaged
+// database or an overflow page. There must be no children, and no read beyond the page.
 func TestPagesThatAreNotWellFormed(t *testing.T) {
 	page := func(cells, at int, child, right uint32) []byte {
 		p := make([]byte, minPage)
@@ -51,13 +51,13 @@ func TestPagesThatAreNotWellFormed(t *testing.T) {
 	}
 	known := []uint32{7}
 	if got := children(known, page(1, 400, 3, 4), 2); !slices.Equal(got, []uint32{7, 3, 4}) {
-		t.Errorf("a page with two children: %d", got)
+		t.Errorf("a page with two children: got %d", got)
 	}
 	leaf := page(1, 400, 3, 4)
 	leaf[0] = 13
 	for what, p := range map[string][]byte{
 		"a leaf":                         leaf,
-		"more cells than there is room":  page(300, 400, 3, 4),
+		"more cells than fit":            page(300, 400, 3, 4),
 		"a cell in the header":           page(1, interiorHeader-1, 3, 4),
 		"a cell behind the page":         page(1, minPage, 3, 4),
 		"a cell that crosses the end":    page(1, minPage-3, 3, 4),

@@ -34,8 +34,8 @@ func writer(args []string) int {
 	return 0
 }
 
-// Processes of ours beside processes with the default VFS, on one database.
-func TestProcessesBesideTheDefaultVFS(t *testing.T) {
+// Processes with this VFS and processes with the default VFS use one database.
+func TestProcessesWithTheDefaultVFS(t *testing.T) {
 	count := 40
 	if testing.Short() {
 		count = 5

@@ -14,7 +14,7 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// recorder is a base that writes down what changes files, and fails when asked.
+// recorder is a base that records the changes to files, and fails on request.
 type recorder struct {
 	vfs.VFS
 	mu     sync.Mutex
@@ -22,7 +22,7 @@ type recorder struct {
 	fail   func(event string) error
 }
 
-// record registers a recorder and a VFS of ours over it.
+// record registers a recorder and a VFS of this package above it.
 func record(t testing.TB, o Options) (string, *recorder) {
 	r := &recorder{VFS: vfs.Find("")}
 	o.Base = "base-" + t.Name()
@@ -42,7 +42,7 @@ func (r *recorder) note(format string, args ...any) error {
 	return nil
 }
 
-// take returns what happened since the last call.
+// take returns the changes since the last call.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// A live process of stock SQLite beside ours, reading and writing one database.
+// TestStockProcess runs a process of stock SQLite at the same time as this VFS, both
+// reading and writing one database.
 func TestStockProcess(t *testing.T) {
 	stock, err := exec.LookPath("sqlite3")
 	if err != nil {
-		t.Skip("the program sqlite3 is not installed")
+		t.Skip("needs the program sqlite3")
 	}
 	span := 2 * time.Second
 	if testing.Short() {
@@ -51,7 +52,7 @@ func TestStockProcess(t *testing.T) {
 				t.Error(err)
 			}
 			if want := fmt.Sprintf("ok\n%d\n", n); out.String() != want {
-				t.Errorf("stock SQLite says %q, want %q", out.String(), want)
+				t.Errorf("stock SQLite printed %q, want %q", out.String(), want)
 			}
 			wantQuery(t, c, "SELECT n FROM s", fmt.Sprint(2*n))
 			wantQuery(t, c, "PRAGMA integrity_check", "ok")

@@ -14,7 +14,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// changeCounter reads the file change counter out of a database's header.
+// changeCounter reads the file change counter from a database's header.
 func changeCounter(t testing.TB, path string) uint32 {
 	t.Helper()
 	f, err := os.Open(path)
@@ -38,14 +38,14 @@ func TestChangeCounterRisesWithEachCommit(t *testing.T) {
 			before := changeCounter(t, path)
 			execSQL(t, c, fmt.Sprintf("INSERT INTO t VALUES(%d); ", i))
 			if after := changeCounter(t, path); after != before+1 {
-				t.Fatalf("%s: %d after %d", mode, after, before)
+				t.Fatalf("%s: the counter is %d after %d", mode, after, before)
 			}
 		}
 	}
 }
 
-// TestThreeConnectionsAtRandom inserts, updates and searches an index with three connections. Each
-// must see the commits of the others.
+// TestThreeConnectionsAtRandom inserts, updates and searches an index with three
+// connections. Each must see the commits of the others.
 func TestThreeConnectionsAtRandom(t *testing.T) {
 	seeds, steps := 6, 60
 	if testing.Short() {

@@ -58,14 +58,14 @@ func TestSharingTable(t *testing.T) {
 		21: noSharing,
 		1:  bySyncFS, 2: bySyncFS, 3: noSharing, 4: noSharing,
 		5: bySyncFSAndFlush, // no journal
-		6: bySyncFSAndFlush, // not known
+		6: bySyncFSAndFlush, // an unknown file system
 		7: bySyncFSAndFlush, 8: noSharing, 9: bySyncFS,
 		10: bySyncFSAndFlush, 11: noSharing, 12: noSharing,
 		13: bySyncFS, 14: noSharing, 15: noSharing, 16: noSharing, 17: noSharing, 18: noSharing, 19: noSharing,
 	} {
 		m, ok := findMount(mounts, id)
 		if !ok {
-			t.Errorf("mount %d is not found", id)
+			t.Errorf("mount %d was not found", id)
 			continue
 		}
 		if how, reason := m.sharing(root); how != want || reason == "" {
@@ -73,7 +73,7 @@ func TestSharingTable(t *testing.T) {
 		}
 	}
 	if _, ok := findMount(mounts, 22); ok {
-		t.Error("a mount that is not there is found")
+		t.Error("a missing mount was found")
 	}
 }
 
@@ -92,14 +92,14 @@ func TestSharingOfFilesHere(t *testing.T) {
 	}
 }
 
-// TestFlushFollowsSyncFS has a syncfs that leaves out the flush, which a sync of one
-// file has to make up for, and whose error is not lost.
+// TestFlushFollowsSyncFS uses a syncfs that omits the flush, which a sync of one file must
+// make up for, and whose error must be reported.
 func TestFlushFollowsSyncFS(t *testing.T) {
 	for _, own := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{}
 		g := d.group()
 		g.needsFlush = true
-		g.groupTime = time.Hour // no round ends before all have come
+		g.groupTime = time.Hour // no round ends before all callers have arrived
 		var mu sync.Mutex
 		flushed, failed := 0, 0
 		g.syncAll = func(int) error { d.shared.Add(1); return nil }
@@ -109,7 +109,7 @@ func TestFlushFollowsSyncFS(t *testing.T) {
 			flushed++
 			if d.shared.Load() > 0 && failed == 0 && own != nil {
 				failed++
-				return own // which is reported once
+				return own // the kernel reports it once
 			}
 			return nil
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// session feeds a policy with rounds of so many callers, each of which takes the given
-// time by one way and by the other, and returns the number of shared rounds.
+// session passes rounds of the given number of callers to a policy. Each caller takes the
+// given time by one way and by the other. session returns the number of shared rounds.
 func session(p *syncPolicy, now *time.Time, callers, turns int, alone, together time.Duration) (shared int) {
 	for range turns {
 		if !p.sharing && p.wantsTrial(*now) {
@@ -36,7 +36,7 @@ func TestPolicyTakesTheFasterWay(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		alone, together time.Duration
-		least, most     int // rounds that were together
+		least, most     int // shared rounds
 	}{
 		{"together twice as fast", 1000 * time.Microsecond, 500 * time.Microsecond, turns * 9 / 10, turns},
 		{"a little slower", 1000 * time.Microsecond, 1030 * time.Microsecond, 1, turns / 20},
@@ -59,7 +59,7 @@ func TestPolicyFollowsTheLoad(t *testing.T) {
 	}
 	session(&p, &now, 16, 20000, 300*time.Microsecond, 1000*time.Microsecond)
 	if p.sharing {
-		t.Error("it is used although it is the slower one now")
+		t.Error("the way that was faster is still used although it is now slower")
 	}
 }
 
@@ -101,8 +101,8 @@ func TestRoundsWithAbsentCallersEnd(t *testing.T) {
 	}
 }
 
-// TestSharingIsTriedEarly has 16 callers of which two at a time are in a sync, as with two
-// processors: enough of them are there for sharing to be tried.
+// TestSharingIsTriedEarly uses 16 callers of which two at a time are in a sync, as with two
+// processors: enough of them are present for a trial of sharing.
 func TestSharingIsTriedEarly(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
@@ -119,19 +119,20 @@ func TestSharingIsTriedEarly(t *testing.T) {
 	}
 }
 
-// TestOneCallerDoesNotShare goes through many databases one after the other.
+// TestOneCallerDoesNotShare syncs many databases one after the other.
 func TestOneCallerDoesNotShare(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
 	for i := range 10_000 {
 		now = now.Add(50 * time.Microsecond)
 		if p.addAlone(i%16, 1, now); p.wantsTrial(now) {
-			t.Fatal("sharing is tried for one caller")
+			t.Fatal("sharing was tried for one caller")
 		}
 	}
 }
 
-// TestMissedRoundsDelayTheNextTrial has concurrent callers that never come at the same time.
+// TestMissedRoundsDelayTheNextTrial uses concurrent callers that never arrive at the same
+// time.
 func TestMissedRoundsDelayTheNextTrial(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
@@ -147,11 +148,11 @@ func TestMissedRoundsDelayTheNextTrial(t *testing.T) {
 		}
 	}
 	if tries < 2 || tries > 8 {
-		t.Errorf("tried %d times", tries)
+		t.Errorf("sharing was tried %d times", tries)
 	}
 }
 
-// TestOneSlowRoundDoesNotEndSharing has a round that takes as long as many, now and then.
+// TestOneSlowRoundDoesNotEndSharing makes some rounds take as long as many others.
 func TestOneSlowRoundDoesNotEndSharing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
@@ -161,7 +162,7 @@ func TestOneSlowRoundDoesNotEndSharing(t *testing.T) {
 	}
 	p.start()
 	for round := range 9 {
-		took := 800 * time.Microsecond // half of what 16 plain syncs take
+		took := 800 * time.Microsecond // half of the time of 16 plain syncs
 		if round == 3 {
 			took = 4 * time.Millisecond
 		}
@@ -170,11 +171,11 @@ func TestOneSlowRoundDoesNotEndSharing(t *testing.T) {
 		p.decide(16, now)
 	}
 	if !p.sharing {
-		t.Error("sharing was given up")
+		t.Error("sharing has ended")
 	}
 }
 
-// TestHopelessTrialEndsAtOnce has a syncfs that writes much data of other programs.
+// TestHopelessTrialEndsAtOnce uses a syncfs that writes much data of other programs.
 func TestHopelessTrialEndsAtOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
@@ -189,6 +190,6 @@ func TestHopelessTrialEndsAtOnce(t *testing.T) {
 		p.decide(16, now)
 	}
 	if p.sharing {
-		t.Error("the trial goes on")
+		t.Error("the trial continues")
 	}
 }

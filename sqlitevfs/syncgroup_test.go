@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// fakeDisk stands in for the system calls of a group.
+// fakeDisk replaces the system calls of a group.
 type fakeDisk struct {
 	mu      sync.Mutex
-	written map[int]int // by file: how often it was written to
+	written map[int]int // by file: how often it was written
 	durable map[int]int
 	plain   atomic.Int64
 	shared  atomic.Int64
-	hold    chan struct{} // when not nil, plain syncs wait for it
-	slow    chan struct{} // when not nil, syncfs waits for it
+	hold    chan struct{} // if not nil, plain syncs wait for it
+	slow    chan struct{} // if not nil, syncfs waits for it
 	failAll error
 	failOne map[int]error
 }
@@ -89,7 +89,7 @@ func (g *syncGroup) state(t *testing.T, cond func() bool) {
 			return
 		}
 		if time.Since(start) > 10*time.Second {
-			t.Fatalf("the group does not get there: %d running, leading %v, %d waiting", g.alone, g.leading, len(g.waiting))
+			t.Fatalf("the group did not reach the state: %d running, leading %v, %d waiting", g.alone, g.leading, len(g.waiting))
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -137,7 +137,7 @@ func TestFewDatabasesSyncByThemselves(t *testing.T) {
 // firstComers is how many callers of a crowd sync by themselves.
 const firstComers = minGroup - 1
 
-// crowd starts callers of which some sync by themselves and enough wait for each other.
+// crowd starts callers, of which some sync by themselves and enough wait for each other.
 func crowd(t *testing.T, d *fakeDisk, g *syncGroup, wg *sync.WaitGroup, done func(fd int, o outcome, err error)) {
 	t.Helper()
 	d.hold = make(chan struct{})
@@ -166,7 +166,7 @@ func TestOneSyncFSServesAllWaiters(t *testing.T) {
 			shared.Add(1)
 		}
 	})
-	g.state(t, func() bool { return shared.Load() == minGroup }) // while the others still sync
+	g.state(t, func() bool { return shared.Load() == minGroup }) // while the other callers still sync
 	close(d.hold)
 	wg.Wait()
 	if d.shared.Load() != 1 || d.plain.Load() != firstComers {
@@ -174,7 +174,7 @@ func TestOneSyncFSServesAllWaiters(t *testing.T) {
 	}
 }
 
-func TestGroupTellsWhoseWriteFailed(t *testing.T) {
+func TestGroupReportsWhichWriteFailed(t *testing.T) {
 	for _, all := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{failAll: all}
 		g := d.group()
@@ -182,7 +182,7 @@ func TestGroupTellsWhoseWriteFailed(t *testing.T) {
 		var wg sync.WaitGroup
 		crowd(t, d, g, &wg, func(fd int, _ outcome, err error) {
 			if want := d.failOne[fd]; !errors.Is(err, want) || (want == nil) != (err == nil) {
-				t.Errorf("syncfs says %v, file %d: %v", all, fd, err)
+				t.Errorf("syncfs returned %v, file %d: %v", all, fd, err)
 			}
 		})
 		close(d.hold)
@@ -199,7 +199,7 @@ func TestWholeIsNotClaimedAfterAFailure(t *testing.T) {
 		g := d.group()
 		d.failOne[1] = test.own
 		if _, done, _ := g.syncWithEntry(1); done {
-			t.Error("a syncfs before it is known what a plain sync takes")
+			t.Error("syncfs was called before the time of a plain sync is known")
 		}
 		g.sync(2, 2)
 		how, done, err := g.syncWithEntry(1)
@@ -218,14 +218,14 @@ func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	crowd(t, d, g, &wg, func(int, outcome, error) { ended.Add(1) })
 	g.state(t, func() bool { return g.leading })
 	close(d.hold)
-	g.state(t, func() bool { return ended.Load() == firstComers+minGroup-1 }) // all but the leader
+	g.state(t, func() bool { return ended.Load() == firstComers+minGroup-1 }) // all except the leader
 	g.mu.Lock()
 	g.aloneTime = time.Millisecond // a slow machine made it longer
 	g.mu.Unlock()
 	close(d.slow)
 	wg.Wait()
 	if !g.paused(time.Now()) {
-		t.Error("syncfs goes on being used")
+		t.Error("syncfs is still used")
 	}
 	if o, err := g.sync(1, 1); o.shared || err != nil {
 		t.Errorf("%+v, %v", o, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// TestHasMoved writes to a database whose name leads to no file, to another one, and to itself again.
+// TestHasMoved writes to a database whose name leads to no file, to another file, and to
+// itself again.
 func TestHasMoved(t *testing.T) {
 	path := dbFile(t)
 	away := path + ".away"
@@ -34,7 +35,7 @@ func TestHasMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("in its place", false)
+	write("at its name", false)
 	must(os.Rename(path, away))
 	write("renamed", true)
 	must(os.WriteFile(path, nil, 0o666))
@@ -43,13 +44,14 @@ func TestHasMoved(t *testing.T) {
 	must(os.Symlink(away, path))
 	write("behind a symbolic link", false)
 	must(os.Rename(away, path))
-	write("in its place again", false)
+	write("at its name again", false)
 }
 
-// TestNoTimesAreRead makes the calls that precede a write in new files, again and again. A write in the same
-// tick of the coarse clock as the creation sets a later time if the times of the file were read in
-// between, on the file systems and kernels that do so at all. Otherwise it does not change the
-// time, unless another file in the system has got a later one in that tick. So one write is enough.
+// TestNoTimesAreRead repeats the calls that precede a write, in new files. A write in the
+// same tick of the coarse clock as the creation sets a later time if the times of the file
+// were read in between, on file systems and kernels that do so at all. Otherwise the write
+// does not change the time, unless another file of the system got a later time in that
+// tick. So one write without a change is enough.
 func TestNoTimesAreRead(t *testing.T) {
 	const attempts = 10_000
 	for name, look := range map[string]func(f *file, path string) error{
@@ -59,7 +61,7 @@ func TestNoTimesAreRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for i := range attempts {
-				path := filepath.Join(dir, strconv.Itoa(i)) // to remove a file would set a later time
+				path := filepath.Join(dir, strconv.Itoa(i)) // removing a file would set a later time
 				created := coarse(t)
 				o, err := os.Create(path)
 				if err != nil {
@@ -82,7 +84,7 @@ func TestNoTimesAreRead(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("none of %d writes left the time as it was", attempts)
+			t.Errorf("each of %d writes changed the time", attempts)
 		})
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// SQLite's own mptest and speedtest1 are compiled into the driver, and the programs that run them
-// use its internal packages. So the tests run in a copy of the driver's module, in one workspace
-// with this module, and with this VFS instead of one of the driver's.
+// SQLite's own mptest and speedtest1 are compiled into the driver, and the programs that
+// run them use its internal packages. So the tests run in a copy of the driver's module, in
+// one workspace with this module, with this VFS instead of one of the driver's.
 
-var torture = map[string]string{ // by VFS of theirs, ours
+var torture = map[string]string{ // the VFS of this package, by the driver's VFS that it replaces
 	"xts":      NamePrefetch,
 	"adiantum": NameGroup,
 }
@@ -24,13 +24,13 @@ var torture = map[string]string{ // by VFS of theirs, ours
 func tortureTree(t *testing.T) string {
 	t.Helper()
 	if !*long {
-		t.Skip("only with -long")
+		t.Skip("takes minutes: only with -long")
 	}
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/ncruces/go-sqlite3")
 	list.Env = append(os.Environ(), "GOWORK=off")
 	out, err := list.Output()
 	if err != nil {
-		t.Skipf("the go command and the driver's source are needed: %v", err)
+		t.Skipf("needs the go command and the driver's source: %v", err)
 	}
 	here, err := filepath.Abs(".")
 	if err != nil {
@@ -50,7 +50,7 @@ func tortureTree(t *testing.T) string {
 	return filepath.Join(dir, "driver")
 }
 
-// rewrite puts our VFSes in the place of theirs.
+// rewrite replaces the driver's VFSes by this package's.
 func rewrite(t *testing.T, path string) {
 	t.Helper()
 	p, err := os.ReadFile(path)
@@ -62,7 +62,7 @@ func rewrite(t *testing.T, path string) {
 	s = strings.Replace(s, `_ "github.com/ncruces/go-sqlite3/vfs/adiantum"`, "", 1)
 	s = regexp.MustCompile(`, needKey: true`).ReplaceAllString(s, "")
 	s = regexp.MustCompile(`"\?hexkey=[0-9a-f]*"`).ReplaceAllString(s, `""`)
-	// How long a lock is waited for: 10 s are short where much else runs.
+	// How long a connection waits for a lock: 10 s are short on a busy machine.
 	s = strings.Replace(s, `{"mptest", db, script.script}`, `{"mptest", db, script.script, "--timeout", "120000"}`, 1)
 	for theirs, ours := range torture {
 		s = strings.ReplaceAll(s, `vfs: "`+theirs+`"`, `vfs: "`+ours+`"`)
@@ -88,10 +88,10 @@ func runTorture(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestMPTest runs each script in a process of its own: the processes of a script
-// are goroutines there, some of which are still at work when the next script
-// begins, and read a variable of the program (testenv.TB) that it sets. That is a
-// race of the program with itself, which the race detector now and then reports.
+// TestMPTest runs each script in its own process. The processes of a script are goroutines
+// there. Some of them still run when the next script begins, and read a variable of the
+// program (testenv.TB) that it sets. That is a race of the program with itself, which the
+// race detector sometimes reports.
 func TestMPTest(t *testing.T) {
 	dir := tortureTree(t)
 	exe := filepath.Join(t.TempDir(), "mptest.test")
@@ -100,7 +100,7 @@ func TestMPTest(t *testing.T) {
 		for _, env := range []string{"xts", "adiantum", "xts_wal", "adiantum_wal"} {
 			name := script + "_" + env
 			if strings.HasSuffix(env, "wal") && strings.HasPrefix(script, "config") {
-				continue // they change the journal mode
+				continue // the scripts change the journal mode
 			}
 			t.Run(name, func(t *testing.T) {
 				cmd := exec.Command(exe, "-test.v", "-test.timeout=300s", "-test.run=^Test_mptest$/^"+name+"$")

@@ -92,12 +92,13 @@ func TestAttachedDatabasesCommitTogether(t *testing.T) {
 		return strings.HasPrefix(e, "delete mj") || strings.Contains(e, "-mj") || strings.HasPrefix(e, "delete db")
 	})
 	if !slices.Contains(events, "sync dir") {
-		t.Errorf("no directory was synced (super-journal at %d): %v", super, events)
+		t.Errorf("no directory was synced (super-journal at position %d): %v", super, events)
 	}
 	wantQuery(t, c, "SELECT (SELECT count(*) FROM t)+(SELECT count(*) FROM u)", "2")
 }
 
-// The order of what makes a commit durable, with synchronous=FULL.
+// TestDirectoryIsSyncedBeforeAndAfterACommit compares the order of the calls that make a
+// commit durable, with synchronous=FULL.
 func TestDirectoryIsSyncedBeforeAndAfterACommit(t *testing.T) {
 	name, r := record(t, Options{})
 	c := connect(t, dbFile(t), name)
@@ -115,10 +116,11 @@ func TestDirectoryIsSyncedBeforeAndAfterACommit(t *testing.T) {
 	}
 }
 
-// The entry of a journal that stays is synced once, not with each commit.
+// TestKnownEntriesAreNotSyncedAgain checks that the entry of a journal that stays is synced
+// once, not with each commit.
 func TestKnownEntriesAreNotSyncedAgain(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("files are told apart by their time of birth on Linux only")
+		t.Skip("needs Linux, where files are distinguished by their time of birth")
 	}
 	for mode, want := range map[string]uint64{"persist": 0, "truncate": 0, "delete": 20} {
 		path := dbFile(t)
@@ -127,7 +129,7 @@ func TestKnownEntriesAreNotSyncedAgain(t *testing.T) {
 		for old := time.Now().Add(100 * time.Millisecond); ; {
 			begun := time.Now()
 			execSQL(t, c, "INSERT INTO t VALUES(1)")
-			if begun.After(old) { // It met a journal that was old enough all along.
+			if begun.After(old) { // The journal that it found had always been old enough.
 				break
 			}
 		}
@@ -220,7 +222,7 @@ func TestFailedSyncStays(t *testing.T) {
 			if !errors.Is(err, sqlite3.IOERR) {
 				t.Fatalf("with %s failing: %v", where, err)
 			}
-			r.fail = nil // the kernel reports it once
+			r.fail = nil // the kernel reports the error once
 			if err := c.Exec("INSERT INTO t VALUES(2)"); err == nil {
 				t.Error("a commit after a failed sync succeeded")
 			}
@@ -242,7 +244,7 @@ func TestFailedSyncStays(t *testing.T) {
 func TestDirectoryThatCannotBeSynced(t *testing.T) {
 	for _, why := range []error{syscall.EACCES, syscall.EINVAL} {
 		if _, ok := errors.AsType[syscall.Errno](why); why == syscall.EINVAL && (!ok || !unsupportedSync(why)) {
-			continue // this system has another errno for it
+			continue // this system returns another errno for it
 		}
 		name, r := record(t, Options{})
 		r.fail = func(e string) error {
@@ -260,15 +262,15 @@ func TestDirectoryThatCannotBeSynced(t *testing.T) {
 				t.Error("no directory was synced")
 			}
 			if n := statsOf(path).DirSyncs; n != 0 {
-				t.Errorf("%d syncs of directories are counted, all failed", n)
+				t.Errorf("%d syncs of directories are counted, want 0: all failed", n)
 			}
 			wantQuery(t, c, "SELECT count(*) FROM t", "2")
 		})
 	}
 }
 
-// TestFailedSyncOfARemoval makes the directory sync after the removal of a journal fail. The commit
-// must not be acknowledged, because after a power cut the journal could undo it.
+// TestFailedSyncOfARemoval makes the directory sync after the removal of a journal fail.
+// The commit must not be acknowledged, because after a power cut the journal could undo it.
 func TestFailedSyncOfARemoval(t *testing.T) {
 	name, r := record(t, Options{})
 	path := dbFile(t)
@@ -285,7 +287,7 @@ func TestFailedSyncOfARemoval(t *testing.T) {
 	if err := c.Exec("INSERT INTO t VALUES(1)"); !errors.Is(err, sqlite3.IOERR_DIR_FSYNC) {
 		t.Errorf("the commit: %v", err)
 	}
-	r.fail = nil // the kernel reports it once
+	r.fail = nil // the kernel reports the error once
 	if err := c.Exec("INSERT INTO t VALUES(2)"); err == nil {
 		t.Error("the next commit succeeded")
 	}
@@ -316,7 +318,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestNamesOfOptions parses what String returns, in any case, and SQLite's words.
+// TestNamesOfOptions parses the results of String, in any case, and SQLite's words.
 func TestNamesOfOptions(t *testing.T) {
 	for _, s := range []Switch{Auto, On, Off} {
 		for _, name := range []string{s.String(), strings.ToUpper(s.String())} {
@@ -387,7 +389,7 @@ func TestFileControls(t *testing.T) {
 }
 
 func TestStatsOfDatabases(t *testing.T) {
-	var counted []*ringVFS // those of other tests too, until the end: unused VFSes are not
+	var counted []*ringVFS // keeps all VFSes, also those of other tests, in the totals
 	known.each(func(v *ringVFS) { counted = append(counted, v) })
 	defer func() { runtime.KeepAlive(counted) }()
 	before := Total()

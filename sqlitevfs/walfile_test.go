@@ -33,9 +33,9 @@ func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
 	return copy(f.data[off:], p), nil
 }
 
-// TestFrameWriter makes the writes of SQLite in transactions that append frames, change
-// their pages, write headers again, and roll back, and compares the file with one that is
-// written by single calls.
+// TestFrameWriter makes SQLite's writes in transactions that append frames, change their
+// pages, write headers again, and roll back. It compares the file with one that is written
+// by single calls.
 func TestFrameWriter(t *testing.T) {
 	const page = 64
 	for seed := range uint64(200) {
@@ -80,7 +80,7 @@ func TestFrameWriter(t *testing.T) {
 				}
 			}
 			if p := w.kept(first, end); p != nil && !bytes.Equal(p, model.data[first:end]) {
-				t.Fatalf("seed %d: what is kept differs from the file", seed)
+				t.Fatalf("seed %d: the kept frames differ from the file", seed)
 			}
 			switch r.IntN(6) {
 			case 0: // checksums are written again
@@ -135,11 +135,11 @@ func TestFrameWriterFails(t *testing.T) {
 		t.Errorf("the page: %d, %v", n, err)
 	}
 	if w.kept(walHeaderSize, walHeaderSize+frameHeaderSize+512) != nil {
-		t.Error("what was not written is kept")
+		t.Error("the frame of a failed write is kept")
 	}
 	w.writeAt(&f, make([]byte, frameHeaderSize), 4096)
 	if w.flush(&f) == nil {
-		t.Error("the flush of a header does not fail")
+		t.Error("the flush of a header did not fail")
 	}
 }
 
@@ -165,9 +165,9 @@ func (f *memoryFile) Sync(vfs.SyncFlag) error { return nil }
 
 func (f *memoryFile) Close() error { return nil }
 
-// TestHeldHeaderIsWrittenFirst does with a WAL whatever else SQLite may do while the header
-// of a frame is held: the header is in the file by then, and if it cannot be written, the
-// call fails and does nothing.
+// TestHeldHeaderIsWrittenFirst makes all other calls that SQLite may make on a WAL while
+// the header of a frame is held: the header is in the file by then. If it cannot be
+// written, the call fails and does nothing.
 func TestHeldHeaderIsWrittenFirst(t *testing.T) {
 	const size = walHeaderSize + frameHeaderSize
 	head := bytes.Repeat([]byte{7}, frameHeaderSize)
@@ -236,17 +236,17 @@ func TestKeptFramesAreThoseOfTheFile(t *testing.T) {
 			w.writeAt(&f, bytes.Repeat([]byte{1}, 64), walHeaderSize+i*frame+frameHeaderSize)
 		}
 		if p := w.kept(walHeaderSize, walHeaderSize+2*frame); !bytes.Equal(p, f.data[walHeaderSize:]) {
-			t.Fatal("the frames are not kept")
+			t.Fatal("the frames are not kept before the write")
 		}
 		if spoil(w, &f); w.kept(walHeaderSize, walHeaderSize+2*frame) != nil {
-			t.Errorf("%s: frames are kept", what)
+			t.Errorf("%s: frames are still kept", what)
 		}
 	}
 }
 
-// TestWALWithoutAKnownEnd asks for the end of commits if the header of the WAL cannot be read, is
-// invalid, or the only commit is incomplete. The end is then unknown, so the WAL must be synced
-// instead of the log.
+// TestWALWithoutAKnownEnd asks for the end of commits when the header of the WAL cannot be
+// read or is invalid, or when the only commit is incomplete. The end is then unknown, so
+// the WAL must be synced instead of the log.
 func TestWALWithoutAKnownEnd(t *testing.T) {
 	path := dbFile(t)
 	c := connect(t, path, "os")
@@ -265,10 +265,10 @@ func TestWALWithoutAKnownEnd(t *testing.T) {
 		page      int // bytes of the last page that were written
 	}{
 		{"a commit", whole, true, true, 512},
-		{"a commit that is not whole", whole, true, false, 0},
-		{"a header that cannot be read", whole[:walHeaderSize-1], true, false, 512},
-		{"a header that is none", damaged, true, false, 512},
-		{"nothing that was written", whole, false, false, 0},
+		{"an incomplete commit", whole, true, false, 0},
+		{"an unreadable header", whole[:walHeaderSize-1], true, false, 512},
+		{"an invalid header", damaged, true, false, 512},
+		{"a frame that was not written", whole, false, false, 0},
 	} {
 		f := &memoryFile{data: k.data}
 		w := &walFile{frames: &frameWriter{}}
@@ -286,8 +286,9 @@ func TestWALWithoutAKnownEnd(t *testing.T) {
 	}
 }
 
-// TestFilesAreWhole copies database and WAL after each commit with synchronous=NORMAL, of
-// transactions that spill and change pages twice, as after a kill. SQLite finds every row.
+// TestFilesAreWhole copies the database and the WAL after each commit with
+// synchronous=NORMAL, of transactions that spill and change pages twice, as after a kill.
+// SQLite finds every row.
 func TestFilesAreWhole(t *testing.T) {
 	for _, name := range []string{Name, "ringside-log"} {
 		path := dbFile(t)

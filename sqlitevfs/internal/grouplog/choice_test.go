@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// commits feeds a choice with commits of the given durations by the log and by syncs, and
-// returns how many used the log.
+// commits passes commits with the given durations, by the log and by syncs, to a choice,
+// and returns how many used the log.
 func (c *choice) commits(now *time.Time, n int, log, sync time.Duration) (logged int) {
 	for range n {
 		if c.logs() {
@@ -43,8 +43,8 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 	}
 }
 
-// TestChoiceWaitsForSharedSyncs has syncs that become fast only after some time, because
-// databases that sync side by side measure first whether they share them.
+// TestChoiceWaitsForSharedSyncs uses syncs that become fast only after some time, because
+// databases that sync at the same time first measure whether they share syncs.
 func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 	const side = 16
 	run := func(side int64) *choice {
@@ -69,11 +69,11 @@ func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 		t.Error("shared syncs, which are twice as fast, are not used")
 	}
 	if c := run(1); !c.logs() {
-		t.Error("a commit at a time waited for others to share its sync")
+		t.Error("a single commit waited for others to share its sync")
 	}
 }
 
-// TestWays has two logs of a file system, with one commit at a time each.
+// TestWays uses two logs of a file system, with one commit at a time each.
 func TestWays(t *testing.T) {
 	needLocks(t)
 	var ways Ways
@@ -87,7 +87,7 @@ func TestWays(t *testing.T) {
 		defer w.wal.Leave(turn)
 		turns = append(turns, turn)
 		if !turn.Log {
-			t.Error("a log is not used")
+			t.Error("the log is not used")
 		}
 		ways.single.syncs = true
 		if other := w.wal.Enter(4 << 10); other.Log {
@@ -98,10 +98,10 @@ func TestWays(t *testing.T) {
 		ways.single.syncs = false
 	}
 	if turns[0].choice != turns[1].choice {
-		t.Error("each log measures by itself")
+		t.Error("the logs do not share their measurement")
 	}
 	if n := ways.going.Load(); n != 2 {
-		t.Errorf("%d commits go on, not 2", n)
+		t.Errorf("%d commits are in progress, want 2", n)
 	}
 }
 
@@ -110,22 +110,23 @@ func TestChoiceFollowsTheLoad(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c.commits(&now, 10_000, 200*time.Microsecond, 100*time.Microsecond)
 	if c.logs() {
-		t.Fatal("the log is used, which is slower")
+		t.Fatal("the log is used although it is slower")
 	}
 	c.commits(&now, 600_000, 100*time.Microsecond, 200*time.Microsecond)
 	if got := c.commits(&now, 10_000, 100*time.Microsecond, 200*time.Microsecond); got < 9_000 {
-		t.Errorf("%d of 10000 commits by the log, which has become faster", got)
+		t.Errorf("%d of 10000 commits by the log, although it has become faster", got)
 	}
 }
 
-// TestChoiceNeedsALoad has commits with pauses between, which give no rate: the log stays.
+// TestChoiceNeedsALoad has commits with pauses in between, which have no rate: the log
+// stays in use.
 func TestChoiceNeedsALoad(t *testing.T) {
 	var c choice
 	now := time.Unix(1000, 0)
 	if got := c.commits(&now, 10_000, 2*maxGap, maxGap/100); got != 10_000 {
-		t.Errorf("%d of 10000 commits by the log", got)
+		t.Errorf("%d of 10000 commits by the log, want all", got)
 	}
-	// A trial that is under way when the load ends is given up.
+	// A trial that has begun when the load ends is given up.
 	for c.logs() {
 		c.commits(&now, 1, 100*time.Microsecond, 100*time.Microsecond)
 	}
@@ -137,7 +138,7 @@ func TestChoiceNeedsALoad(t *testing.T) {
 	}
 }
 
-// TestEnter has commits of several sizes, alone and beside others.
+// TestEnter begins commits of several sizes, alone and concurrently.
 func TestEnter(t *testing.T) {
 	needLocks(t)
 	l, _ := mustOpen(t, t.TempDir(), Options{})
@@ -163,18 +164,18 @@ func TestEnter(t *testing.T) {
 		others = append(others, w.wal.Enter(4<<10))
 	}
 	for range 8 {
-		enter("small beside others", 4<<10, true, false)
+		enter("small with others", 4<<10, true, false)
 	}
-	enter("large beside others", 40<<10, true, true)
+	enter("large with others", 40<<10, true, true)
 	l.ways.large.syncs = true
-	enter("large beside others, where a sync is faster", 40<<10, false, true)
+	enter("large with others, where a sync is faster", 40<<10, false, true)
 	enter("too large", 100<<10, false, false)
 	l.opts.NoTrials = true
-	enter("large beside others, without trials", 40<<10, true, false)
+	enter("large with others, without trials", 40<<10, true, false)
 	for _, turn := range others {
 		w.wal.Leave(turn)
 	}
 	if n := l.busy.Load(); n != 0 {
-		t.Errorf("%d commits seem to be going on", n)
+		t.Errorf("%d commits are in progress, want 0", n)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// TestCraftedSizes opens files whose header has a size larger than a log can be, and sparse files
-// that are too large to be read.
+// TestCraftedSizes opens files whose header has a size that no log can have, and sparse
+// files that are too large to read.
 func TestCraftedSizes(t *testing.T) {
 	needLocks(t)
 	for _, test := range []struct {

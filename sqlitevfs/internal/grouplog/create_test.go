@@ -42,7 +42,7 @@ func TestCreateTogether(t *testing.T) {
 			}
 		}
 		if n > 1 {
-			t.Errorf("%d have the log", n)
+			t.Errorf("%d attempts opened the log, want 1", n)
 		}
 		l, _ := mustOpen(t, dir, small())
 		mustClose(t, l)
@@ -52,7 +52,7 @@ func TestCreateTogether(t *testing.T) {
 	}
 }
 
-// TestReplayIsWaitedFor opens a log that is being replayed.
+// TestReplayIsWaitedFor opens a log while it is being replayed.
 func TestReplayIsWaitedFor(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	w.lose(1)
@@ -111,7 +111,7 @@ func TestLocal(t *testing.T) {
 	}
 	local := small()
 	local.Local = true
-	for range 2 { // it is left as it is
+	for range 2 { // Recover leaves the log unchanged
 		r, err := Recover(dir, local)
 		if err != nil || r.Elsewhere != 2 {
 			t.Fatalf("%+v, %v", r, err)
@@ -138,7 +138,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLinks sees that names which lead elsewhere are not followed.
+// TestLinks checks that symbolic links are not followed.
 func TestLinks(t *testing.T) {
 	needLocks(t)
 	root := t.TempDir()
@@ -169,7 +169,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLacks looks for commits that a WAL lacks, and changes nothing.
+// TestLacks asks which commits a WAL lacks; that must change nothing.
 func TestLacks(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	for keep, want := range []bool{true, true, true, false} {
@@ -189,7 +189,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// reappend writes all commits into the WAL again.
+// reappend writes all commits to the WAL again.
 func reappend(t *testing.T, w *testWAL) {
 	t.Helper()
 	off := int64(walHeaderSize)

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestFaults fails each call of a run in turn, once or from then on, and
-// crashes: nothing acknowledged is lost, by the log or, after its failure, by
-// syncs of the WALs.
+// TestFaults makes each call of a run fail in turn, once or permanently, and crashes: no
+// acknowledged commit is lost, by the log or, after its failure, by syncs of the WALs.
 func TestFaults(t *testing.T) {
 	needLocks(t)
 	step := 3
@@ -28,7 +27,7 @@ func TestFaults(t *testing.T) {
 			for n := rand.IntN(step); ; n += step {
 				if failed := faultAt(t, n, fault.errno, fault.forever); !failed {
 					if n < 40 {
-						t.Errorf("only %d calls", n)
+						t.Errorf("the run makes only %d calls", n)
 					}
 					return
 				}
@@ -37,7 +36,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faultAt runs a log whose n-th call fails. It reports whether there was one.
+// faultAt runs a log whose n-th call fails. It reports whether there was such a call.
 func faultAt(t *testing.T, n int, errno syscall.Errno, forever bool) (failed bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,8 +102,8 @@ func faultAt(t *testing.T, n int, errno syscall.Errno, forever bool) (failed boo
 	return what != ""
 }
 
-// TestRecoveryFaults fails each call of a recovery in turn: the next one finds
-// everything.
+// TestRecoveryFaults makes each call of a recovery fail in turn: the next recovery finds
+// every commit.
 func TestRecoveryFaults(t *testing.T) {
 	for n := 0; ; n++ {
 		dir, w := oneWAL(t, 3)
@@ -122,7 +121,7 @@ func TestRecoveryFaults(t *testing.T) {
 		if err == nil {
 			crash(l)
 			if n < 8 {
-				t.Errorf("only %d calls", n)
+				t.Errorf("the recovery makes only %d calls", n)
 			}
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// encodeBatch makes a batch as a leader does.
+// encodeBatch encodes a batch as a leader does.
 func encodeBatch(h batchHeader, records ...record) []byte {
 	p := make([]byte, batchHeaderSize+listSize(len(h.prev)))
 	for i, o := range h.prev {
@@ -61,13 +61,13 @@ func TestBatchRoundTrip(t *testing.T) {
 		}
 	}
 	if _, ok := decodeBatch(p, h.off+block, nil); ok {
-		t.Error("a batch passes in another place")
+		t.Error("a batch is valid at another position")
 	}
 	for bit := range 8 * (batchHeaderSize + back.length) {
 		q := bytes.Clone(p)
 		q[bit/8] ^= 1 << (bit % 8)
 		if _, ok := decodeBatch(q, h.off, nil); ok {
-			t.Fatalf("bit %d changed: still valid", bit)
+			t.Fatalf("a batch with bit %d flipped is valid", bit)
 		}
 	}
 }
@@ -85,8 +85,8 @@ func FuzzDecode(f *testing.F) {
 		if h, ok := decodeFileHeader(p); ok && !validSegment(h.segment) {
 			t.Error("segments of", h.segment)
 		}
-		p = bytes.Clone(p) // it is the fuzzer's
-		// The checksums would keep the fuzzer out: make them right.
+		p = bytes.Clone(p) // the fuzzer may change it
+		// The checksums would stop the fuzzer: correct them.
 		if len(p) >= batchHeaderSize {
 			le.PutUint32(p[4:], crc32.Checksum(p[8:batchHeaderSize], castagnoli))
 			if n := recordHeaderSize + batchHeaderSize; len(p) >= n {
@@ -97,7 +97,7 @@ func FuzzDecode(f *testing.F) {
 		n := 0
 		h, ok := decodeBatch(p, firstBatch, func(r record) { n += len(r.frames) + len(r.path) })
 		if ok && (n > h.length || h.length > len(p)) {
-			t.Errorf("%d bytes in a batch of %d, of %d", n, h.length, len(p))
+			t.Errorf("decoded %d bytes from a batch of %d in an input of %d", n, h.length, len(p))
 		}
 		if h, err := ParseHeader(p); err == nil {
 			for q := p[walHeaderSize:]; int64(len(q)) >= h.frame(); q = q[h.frame():] {

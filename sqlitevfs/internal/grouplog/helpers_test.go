@@ -18,7 +18,7 @@ import (
 
 const testPage = 512
 
-// needLocks skips a test where files cannot be locked as the log needs it.
+// needLocks skips a test where files do not support the locks that the log needs.
 func needLocks(t testing.TB) {
 	t.Helper()
 	f, err := disk.OS.Open(filepath.Join(t.TempDir(), "lock"), disk.Create, 0o600)
@@ -31,7 +31,7 @@ func needLocks(t testing.TB) {
 	}
 }
 
-// testWAL plays SQLite on a WAL.
+// testWAL writes a WAL as SQLite does.
 type testWAL struct {
 	t      testing.TB
 	path   string
@@ -42,8 +42,8 @@ type testWAL struct {
 	off    int64
 	wal    *WAL
 
-	commits [][]byte // since the header
-	acked   int      // of them
+	commits [][]byte // since the header was written
+	acked   int      // of these frames
 }
 
 func newTestWAL(t testing.TB, dir, name string) *testWAL {
@@ -62,7 +62,7 @@ func newTestWAL(t testing.TB, dir, name string) *testWAL {
 	return w
 }
 
-// restart begins a new life of the WAL.
+// restart begins a new generation of the WAL.
 func (w *testWAL) restart() {
 	h := make([]byte, walHeaderSize)
 	be.PutUint32(h, walMagic|uint32(rand.IntN(2)))
@@ -84,7 +84,7 @@ func (w *testWAL) restart() {
 	}
 }
 
-// anew begins a life of the WAL as SQLite does after a checkpoint.
+// anew begins a new generation of the WAL, as SQLite does after a checkpoint.
 func (w *testWAL) anew() {
 	h := w.header
 	be.PutUint32(h[12:], w.parsed.Checkpoint+1)
@@ -103,8 +103,7 @@ func (w *testWAL) anew() {
 	}
 }
 
-// transaction makes the frames of a commit at the end of the WAL, without
-// writing them.
+// transaction makes the frames of a commit at the end of the WAL, without writing them.
 func (w *testWAL) transaction(pages int) ([]byte, checksum) {
 	var p []byte
 	sum := w.sum
@@ -126,7 +125,7 @@ func (w *testWAL) transaction(pages int) ([]byte, checksum) {
 	return p, sum
 }
 
-// append writes a commit into the WAL.
+// append writes a commit to the WAL.
 func (w *testWAL) append(pages int) (frames []byte, off int64) {
 	frames, sum := w.transaction(pages)
 	off = w.off
@@ -154,11 +153,11 @@ func (w *testWAL) attach(l *Log) {
 	if w.wal, err = l.Attach(w.path); err != nil {
 		w.t.Fatal(err)
 	}
-	w.wal.SyncedTo(w.parsed, w.off) // Attach has synced it
+	w.wal.SyncedTo(w.parsed, w.off) // Attach has synced the WAL
 }
 
-// holds returns the number of commits in the file, and fails the test if there is anything else
-// between them.
+// holds returns the number of commits in the file, and fails the test if there is other
+// data between them.
 func (w *testWAL) holds() int {
 	w.t.Helper()
 	p, err := os.ReadFile(w.path)
@@ -186,7 +185,7 @@ func (w *testWAL) check() {
 	}
 }
 
-// lose cuts the WAL back to its header and the first commits.
+// lose truncates the WAL to its header and the first commits.
 func (w *testWAL) lose(keep int) {
 	size := int64(walHeaderSize)
 	for _, c := range w.commits[:keep] {
@@ -230,7 +229,8 @@ func crash(l *Log) {
 	l.file.Close()
 }
 
-// cutFS is a disk that records the content of files at their last sync, and can make calls fail.
+// cutFS is a disk that records the content of files at their last sync, and can make calls
+// fail.
 type cutFS struct {
 	disk.FS
 	mu      sync.Mutex

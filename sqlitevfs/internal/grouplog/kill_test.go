@@ -18,8 +18,8 @@ const killDirEnv = "RINGSIDE_TEST_GROUPLOG_DIR"
 
 const killWALs = 4
 
-// TestKilled kills processes that commit, takes away what their WALs did not
-// sync, and finds everything that they reported as durable.
+// TestKilled kills processes that commit, discards the unsynced parts of their WALs, and
+// finds every commit that they reported as durable.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		commitUntilKilled(t, dir)
@@ -59,13 +59,13 @@ func TestKilled(t *testing.T) {
 			acked[wal] = count // including output that was in the pipe when it died
 		}
 		if err := cmd.Wait(); err == nil {
-			t.Fatal("the process ended of itself")
+			t.Fatal("the process ended by itself")
 		}
 		checkKilled(t, dir, acked)
 	}
 }
 
-// checkKilled cuts the WALs back to their headers and recovers.
+// checkKilled truncates the WALs to their headers and recovers.
 func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
 	t.Helper()
 	for i := range acked {

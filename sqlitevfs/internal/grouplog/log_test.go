@@ -85,7 +85,7 @@ func TestRecoveryRepeats(t *testing.T) {
 	}
 }
 
-// TestSyncFreesRecords sees that a synced WAL keeps nothing in the log.
+// TestSyncFreesRecords checks that the log keeps no records of a synced WAL.
 func TestSyncFreesRecords(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -106,8 +106,8 @@ func TestSyncFreesRecords(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestWrap writes several times the log's size to a small log, and resets the WALs to their last
-// sync.
+// TestWrap writes several times the log's size to a small log, and resets the WALs to their
+// last sync.
 func TestWrap(t *testing.T) {
 	needLocks(t)
 	for _, commits := range []int{10, 37, 100, 333} {
@@ -133,7 +133,7 @@ func TestWrap(t *testing.T) {
 			fsys.cut(t, w.path)
 		}
 		if commits > 100 && s.Reclaims == 0 {
-			t.Errorf("nothing was reclaimed: %+v", s)
+			t.Errorf("no space was reclaimed: %+v", s)
 		}
 		if s.Segments > 3 {
 			t.Errorf("%d segments", s.Segments)
@@ -146,7 +146,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestLargeCommit sees that a commit beyond the log's limits syncs its WAL.
+// TestLargeCommit checks that a commit beyond the log's limits syncs its WAL.
 func TestLargeCommit(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func TestLargeCommit(t *testing.T) {
 		t.Errorf("stats: %+v", s)
 	}
 	if _, err := w.wal.Commit(make([]byte, walHeaderSize), 0, []byte("no frame")); err != nil {
-		t.Error("what is no commit is synced:", err)
+		t.Error("Commit of a write that is not a frame:", err)
 	}
 	if s := l.Stats(); s.Large != 2 {
 		t.Errorf("stats: %+v", s)
@@ -175,7 +175,7 @@ func TestLargeCommit(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestExclusive sees that a log has one user and a WAL one log.
+// TestExclusive checks that a log has one user and a WAL one log.
 func TestExclusive(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -198,7 +198,7 @@ func TestExclusive(t *testing.T) {
 	w.attach(other)
 	mustClose(t, other)
 	if _, err := w.wal.Commit(w.header, w.off, nil); err == nil {
-		t.Error("a commit after Close succeeds")
+		t.Error("a commit after Close succeeded")
 	}
 	mustClose(t, l)
 	if _, err := l.Attach(w.path); !errors.Is(err, os.ErrClosed) {
@@ -209,7 +209,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestConcurrent commits from many goroutines, and sees groups.
+// TestConcurrent commits from many goroutines, and checks that they form groups.
 func TestConcurrent(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// elsewhere makes the directory of a log, and a WAL in a directory below.
+// elsewhere makes the directory of a log, and a WAL in a directory below it.
 func elsewhere(t *testing.T) (dir string, w *testWAL) {
 	t.Helper()
 	needLocks(t)
@@ -34,7 +34,7 @@ func wantElsewhere(t *testing.T, wal, want string) {
 }
 
 // TestPointer follows a pointer through a crash, a move of the directories, a replay and a
-// clean end.
+// clean close.
 func TestPointer(t *testing.T) {
 	dir, w := elsewhere(t)
 	l, _ := mustOpen(t, dir, small())
@@ -60,7 +60,7 @@ func TestPointer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := w.holds(); n != 3 {
-		t.Errorf("the WAL has %d commits, not 3", n)
+		t.Errorf("the WAL has %d commits, want 3", n)
 	}
 	wantElsewhere(t, w.path, "")
 	l, _ = mustOpen(t, dir, small())
@@ -70,8 +70,8 @@ func TestPointer(t *testing.T) {
 	wantElsewhere(t, w.path, "")
 }
 
-// TestPointerIsDurable attaches a WAL: its pointer is durable before the log has a record. If
-// it cannot be written there is no log for the WAL.
+// TestPointerIsDurable attaches a WAL: its pointer is durable before the log has a record
+// of it. If the pointer cannot be written, the WAL gets no log.
 func TestPointerIsDurable(t *testing.T) {
 	dir, w := elsewhere(t)
 	fsys := newCutFS()
@@ -110,8 +110,8 @@ func TestPointerIsDurable(t *testing.T) {
 	}
 }
 
-// TestPointerOfAnotherLog replays a log that has old records of a WAL which another log has
-// now: the pointer stays.
+// TestPointerOfAnotherLog replays a log with old records of a WAL that now belongs to
+// another log: the pointer stays.
 func TestPointerOfAnotherLog(t *testing.T) {
 	dir, w := elsewhere(t)
 	first, _ := mustOpen(t, dir, small())

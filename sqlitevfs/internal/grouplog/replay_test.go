@@ -66,7 +66,7 @@ func TestOtherFile(t *testing.T) {
 	}
 }
 
-// TestMissing: WAL, or database, or all of it are gone.
+// TestMissing: the WAL, the database, or both are missing.
 func TestMissing(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		dir, _ := oneWAL(t, 3)
@@ -90,8 +90,8 @@ func TestTruncatedWAL(t *testing.T) {
 	}
 }
 
-// TestSuperseded: SQLite opened the database before the recovery, found the
-// first two commits, and went on from there.
+// TestSuperseded: SQLite opened the database before the recovery, found the first two
+// commits, and continued from there.
 func TestSuperseded(t *testing.T) {
 	dir, w := oneWAL(t, 5)
 	w.lose(2)
@@ -112,9 +112,9 @@ func sumAfter(w *testWAL, commits [][]byte) (sum checksum, off int64) {
 	return sum, off
 }
 
-// TestGivenUp: SQLite failed after the third commit was durable and wrote
-// another in its place, whose record was accepted (Commit syncs the WAL instead:
-// TestRewritten). The WAL may have the one, the other, or none.
+// TestGivenUp: SQLite failed after the third commit was durable and wrote another in its
+// place, which the log accepted. (Commit syncs the WAL instead: TestRewritten.) The WAL may
+// have the one, the other, or neither.
 func TestGivenUp(t *testing.T) {
 	needLocks(t)
 	for _, have := range []string{"none", "given up", "new", "torn"} {
@@ -154,9 +154,9 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestRewritten commits frames that do not continue the durable part: after a commit that SQLite
-// discarded, after frames that were never synced, and of a life of the WAL whose header was not
-// synced. Each must be made durable by a sync of the WAL.
+// TestRewritten commits frames that do not continue the durable part: after a commit that
+// SQLite discarded, after frames that were never synced, and in a generation of the WAL
+// whose header was not synced. Each must be made durable by a sync of the WAL.
 func TestRewritten(t *testing.T) {
 	needLocks(t)
 	for _, k := range []struct {
@@ -166,8 +166,8 @@ func TestRewritten(t *testing.T) {
 		{"given up, shorter", func(w *testWAL) { giveUp(w); w.append(1) }},
 		{"given up, as long", func(w *testWAL) { giveUp(w); w.append(2) }},
 		{"given up, longer", func(w *testWAL) { giveUp(w); w.append(3) }},
-		{"others' frames", func(w *testWAL) { w.append(2) }},
-		{"another life", func(w *testWAL) { w.restart() }},
+		{"frames of others", func(w *testWAL) { w.append(2) }},
+		{"another generation", func(w *testWAL) { w.restart() }},
 	} {
 		dir := t.TempDir()
 		fsys := newCutFS()
@@ -199,15 +199,15 @@ func TestRewritten(t *testing.T) {
 	}
 }
 
-// giveUp makes the WAL go on where its last commit began.
+// giveUp makes the WAL continue where its last commit began.
 func giveUp(w *testWAL) {
 	w.commits = w.commits[:len(w.commits)-1]
 	w.acked = len(w.commits)
 	w.sum, w.off = sumAfter(w, w.commits)
 }
 
-// TestRolledBack: frames of a transaction that was rolled back lie where a
-// commit should be.
+// TestRolledBack: frames of a transaction that was rolled back are where a commit should
+// be.
 func TestRolledBack(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	w.lose(2)
@@ -233,7 +233,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := reopen(t, dir); r.Present != 3 {
-		t.Errorf("nothing had to be written: %+v", r)
+		t.Errorf("Recover wrote nothing: %+v", r)
 	}
 	f.Close()
 
@@ -272,8 +272,8 @@ func damage(t *testing.T, dir string, off int64) {
 	}
 }
 
-// TestTorn damages the last batch at every offset: it is dropped whole, and
-// those before it are not.
+// TestTorn damages the last batch at every offset: it is dropped as a whole, and earlier
+// batches stay.
 func TestTorn(t *testing.T) {
 	dir, w := oneWAL(t, 4)
 	path := filepath.Join(dir, defaultName)
@@ -295,8 +295,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestDamage damages an acknowledged batch: nothing is replayed behind it but
-// on request.
+// TestDamage damages an acknowledged batch: batches behind it are replayed only on request.
 func TestDamage(t *testing.T) {
 	dir, w := oneWAL(t, 4)
 	w.lose(0)
@@ -314,7 +313,7 @@ func TestDamage(t *testing.T) {
 	mustClose(t, l)
 }
 
-// TestHeaderLost: one copy of the header is damaged, then both.
+// TestHeaderLost: first one copy of the header is damaged, then both.
 func TestHeaderLost(t *testing.T) {
 	dir, w := oneWAL(t, 4)
 	w.lose(0)
@@ -345,7 +344,7 @@ func TestRecover(t *testing.T) {
 	if r, err = Recover(dir, Options{}); err != nil || r.Generation != 0 {
 		t.Error("again:", r, err)
 	}
-	damage(t, dir, 3) // one copy of the header: whatever it said, look
+	damage(t, dir, 3) // with one copy of the header damaged, the batches are read
 	if r, err = Recover(dir, Options{}); err != nil {
 		t.Error("with one header:", r, err)
 	}
@@ -354,7 +353,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestVersion1 replays a log as the first version of this package left it.
+// TestVersion1 replays a log as the first version of this package wrote it.
 func TestVersion1(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -392,8 +391,8 @@ func TestVersion1(t *testing.T) {
 	}
 }
 
-// TestForeignBlocks: batches of another log, and of this log in another place,
-// lie where batches could be.
+// TestForeignBlocks: batches of another log, and of this log at other positions, are where
+// batches could be.
 func TestForeignBlocks(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	other, _ := oneWAL(t, 9)

@@ -15,8 +15,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// manyWALs makes a log with commits of n WALs, several in each batch, simulates a crash, and
-// discards the unsynced parts of the WALs.
+// manyWALs makes a log with commits of n WALs, several in each batch, simulates a crash,
+// and discards the unsynced parts of the WALs.
 func manyWALs(t *testing.T, n int) (dir string, all []*testWAL) {
 	t.Helper()
 	needLocks(t)
@@ -27,7 +27,7 @@ func manyWALs(t *testing.T, n int) (dir string, all []*testWAL) {
 		w.attach(l)
 	}
 	for range 6 {
-		l.mu.Lock() // until all wait
+		l.mu.Lock() // until all commits wait
 		var wg sync.WaitGroup
 		for _, w := range all {
 			wg.Go(func() {
@@ -46,9 +46,8 @@ func manyWALs(t *testing.T, n int) (dir string, all []*testWAL) {
 	return dir, all
 }
 
-// TestOneCannotBeReplayed sees that what stands in the way of one WAL keeps
-// nothing from the others, that the log keeps its commits, and that they are
-// replayed as soon as they can be.
+// TestOneCannotBeReplayed checks that an obstacle to one WAL does not affect the others,
+// that the log keeps its commits, and that they are replayed as soon as possible.
 func TestOneCannotBeReplayed(t *testing.T) {
 	refuse := func(op string, errno error) func(t *testing.T, dir string, w *testWAL, fsys *cutFS) func() {
 		return func(t *testing.T, dir string, w *testWAL, fsys *cutFS) func() {
@@ -142,8 +141,8 @@ func TestOneCannotBeReplayed(t *testing.T) {
 	}
 }
 
-// TestFlippedByte damages one byte of the log. WALs whose commits cannot be read must be refused,
-// and no others. It is unknown whether the newest batch was acknowledged.
+// TestFlippedByte damages one byte of the log. WALs whose commits cannot be read must be
+// refused, and no others. It is unknown whether the newest batch was acknowledged.
 func TestFlippedByte(t *testing.T) {
 	dir, all := manyWALs(t, 4)
 	path := filepath.Join(dir, defaultName)
@@ -178,10 +177,10 @@ func TestFlippedByte(t *testing.T) {
 				n++
 			} else if w.holds() < 6 {
 				lost++
-				// Without a whole header the newest batch is not seen at all.
+				// Without an intact header the newest batch is not found.
 				newest := firstBatch + int(r.Bytes)
 				if w.holds() != 5 || !r.Torn && (off < newest || off >= newest+block) {
-					t.Errorf("byte %d: %s holds %d commits, and is not refused: %+v", off, w.path, w.holds(), r)
+					t.Errorf("byte %d: %s holds %d commits and was not refused: %+v", off, w.path, w.holds(), r)
 				}
 			}
 		}
@@ -196,7 +195,7 @@ func TestFlippedByte(t *testing.T) {
 		}
 	}
 	if refused < tries/10 { // many bytes are padding
-		t.Errorf("of %d bytes, %d concerned one WAL, %d none", tries, refused, whole)
+		t.Errorf("of %d bytes, %d affected one WAL, %d none", tries, refused, whole)
 	}
 }
 
@@ -239,9 +238,9 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// TestSkippedIsTold sees that commits which cannot be brought back are reported
-// with a reason, and those that are in their database are not.
-func TestSkippedIsTold(t *testing.T) {
+// TestSkippedIsReported checks that the report has each commit that cannot be replayed, with
+// the reason, and no commit that is in its database.
+func TestSkippedIsReported(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
 	l, _ := mustOpen(t, dir, Options{})
@@ -254,8 +253,8 @@ func TestSkippedIsTold(t *testing.T) {
 			}
 		}
 	}
-	// The first is checkpointed and begun anew, as SQLite does it, the second
-	// closed and removed; the third is removed, the fourth is another one.
+	// The first WAL is checkpointed and restarted, as SQLite does it, the second is closed
+	// and removed, the third is removed, and the fourth is replaced.
 	if err := all[0].wal.Sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +266,7 @@ func TestSkippedIsTold(t *testing.T) {
 	if err := all[1].wal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for l.Stats().Batches == batches { // that says so
+	for l.Stats().Batches == batches { // the report of that
 		time.Sleep(time.Millisecond)
 	}
 	crash(l)

@@ -15,8 +15,8 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// onePage records commits that change one page each, with 4 KiB said to be atomic. It
-// returns the name of the VFS as well.
+// onePage records commits that change one page each, on a device that reports atomic writes
+// of 4 KiB. It also returns the name of the VFS.
 func onePage(t *testing.T, commits int) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
@@ -39,7 +39,7 @@ func onePage(t *testing.T, commits int) *powercut.Trace {
 	return r.Trace()
 }
 
-// padOf fills most of a page, so that one that is torn has parts of two.
+// padOf returns most of a page, so that a torn page has parts of two versions.
 func padOf(i int) string { return strings.Repeat(fmt.Sprintf("%07d", i), 500) }
 
 // judgePage returns an error if the database is wrong.
@@ -66,13 +66,13 @@ func judgePage(s *powercut.State, dir string) error {
 		return err
 	}
 	if n < acked || pad != padOf(n) {
-		return fmt.Errorf("commit %d was acknowledged, %d is there, whole: %v", acked, n, pad == padOf(n))
+		return fmt.Errorf("commit %d was acknowledged, commit %d is there, intact: %v", acked, n, pad == padOf(n))
 	}
 	return nil
 }
 
-// TestAtomicPages cuts the power of commits without a journal, on a disk that writes 4 KiB
-// whole; on another one they are torn.
+// TestAtomicPages cuts the power during commits without a journal, on a disk that writes 4
+// KiB as a whole, and on a disk that may tear them.
 func TestAtomicPages(t *testing.T) {
 	trace := onePage(t, 12)
 	journals, after := 0, false
@@ -83,7 +83,7 @@ func TestAtomicPages(t *testing.T) {
 		}
 	}
 	if journals > 0 {
-		t.Fatalf("%d of 12 commits had a journal", journals)
+		t.Fatalf("%d of 12 commits had a journal, want 0", journals)
 	}
 	run := func(sector int64) (powercut.Result, error) {
 		return trace.Run(powercut.Explore{Seed: 1, States: 600, Sector: sector, Dir: fastDir(t), Check: judgePage})
@@ -97,6 +97,6 @@ func TestAtomicPages(t *testing.T) {
 		return
 	}
 	if _, err := run(512); err == nil {
-		t.Error("no state of a disk that tears pages is damaged: the test sees nothing")
+		t.Error("no state of a disk that tears pages is damaged: the test would not find a torn page")
 	}
 }

@@ -14,11 +14,11 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// logged judges states after the log was replayed.
+// logged checks states after the log was replayed.
 func logged(names ...string) func(*powercut.State, string) error {
 	return func(s *powercut.State, dir string) error {
 		r, err := replay(s, dir)
-		// That a WAL was removed, or begun anew, is known from the next batch on.
+		// The next batch records that a WAL was removed or restarted.
 		if err == nil && r.Superseded+r.Invalid > 0 {
 			err = fmt.Errorf("commits of the log were not replayed: %+v", r.Skipped)
 		}
@@ -41,8 +41,8 @@ func replay(s *powercut.State, dir string) (grouplog.Report, error) {
 	return r, err
 }
 
-// recordLogged runs a work on several databases that share a log: taking turns,
-// or at the same time.
+// recordLogged runs a workload on several databases that share a log: in turn, or at the
+// same time.
 func recordLogged(t *testing.T, k work, together bool, names ...string) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
@@ -82,8 +82,8 @@ func recordLogged(t *testing.T, k work, together bool, names ...string) *powercu
 	return r.Trace()
 }
 
-// TestGroupLog cuts the power of databases that share a log, which wraps around several times, with
-// checkpoints in between.
+// TestGroupLog cuts the power of databases that share a log, which wraps around several
+// times, with checkpoints in between.
 func TestGroupLog(t *testing.T) {
 	for _, k := range []struct {
 		name     string
@@ -107,8 +107,8 @@ func TestGroupLog(t *testing.T) {
 	}
 }
 
-// TestGroupLogNormal has no promise to keep with synchronous=NORMAL, where the
-// sync before a checkpoint follows commits, but that nothing is damaged.
+// TestGroupLogNormal uses synchronous=NORMAL, where the sync before a checkpoint follows
+// commits: commits may be lost, but the database must not be damaged.
 func TestGroupLogNormal(t *testing.T) {
 	k := work{mode: "WAL", commits: fewer(10), extra: "PRAGMA synchronous=NORMAL"}
 	explore(t, recordLogged(t, k, false, "db"), 400, func(s *powercut.State, dir string) error {
@@ -120,8 +120,8 @@ func TestGroupLogNormal(t *testing.T) {
 	})
 }
 
-// TestGroupLogTwo checkpoints with another connection than the one that commits, sometimes during
-// commits.
+// TestGroupLogTwo checkpoints with another connection than the one that commits, sometimes
+// during commits.
 func TestGroupLogTwo(t *testing.T) {
 	dir := fastDir(t)
 	r := sqlitecut.NewRecorder(dir)
@@ -153,9 +153,9 @@ func TestGroupLogTwo(t *testing.T) {
 	explore(t, r.Trace(), 400, logged("db"))
 }
 
-// TestGroupLogStockFirst opens the files with stock SQLite before the replay. Stock SQLite may miss
-// commits, but must find nothing else wrong, before and after the replay. With synchronous=NORMAL,
-// a checkpoint's sync looks like that of a commit.
+// TestGroupLogStockFirst opens the files with stock SQLite before the replay. Stock SQLite
+// may miss commits, but must find no other error, before and after the replay. With
+// synchronous=NORMAL, a checkpoint's sync looks like that of a commit.
 func TestGroupLogStockFirst(t *testing.T) {
 	for _, level := range []string{"FULL", "NORMAL"} {
 		t.Run(level, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestGroupLogStockFirst(t *testing.T) {
 				return judgeAll(s, dir, "db")
 			})
 			if missed == 0 {
-				t.Error("stock SQLite missed nothing: was the log used?")
+				t.Error("stock SQLite missed no commit: was the log used?")
 			}
 		})
 	}
@@ -189,7 +189,7 @@ func TestGroupLogStockFirst(t *testing.T) {
 // of its claim.)
 func TestGroupLogSeeded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("that a test can fail is not tried with -short")
+		t.Skip("checks another test, not the product: not with -short")
 	}
 	for _, p := range []leftOut{
 		{"large", work{mode: "WAL", commits: 4, large: true, extra: "PRAGMA wal_autocheckpoint=0"}, powercut.Class{Suffix: "-wal", From: 3}},
@@ -204,7 +204,8 @@ func TestGroupLogSeeded(t *testing.T) {
 	}
 }
 
-// TestGroupLogMix checks that the workloads with large commits have logged commits between others.
+// TestGroupLogMix checks that the workloads with large commits have logged commits between
+// others.
 func TestGroupLogMix(t *testing.T) {
 	dir := fastDir(t)
 	v := sqlitecut.NewRecorder(dir).VFS(nil)

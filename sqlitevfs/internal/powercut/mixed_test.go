@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	mixes   = flag.Int("mixes", 6, "how many random mixes of connections are tried")
-	mixSeed = flag.Uint64("mixseed", 0, "try the mix of this seed only")
+	mixes   = flag.Int("mixes", 6, "how many random mixes of connections to try")
+	mixSeed = flag.Uint64("mixseed", 0, "try only the mix of this seed")
 )
 
 // mix is a random schedule of connections that share databases and a log, with different
@@ -35,11 +35,11 @@ type mix struct {
 	trail []string
 }
 
-// mixed is a connection. Another database is attached to some.
+// mixed is a connection. Some connections have another database attached.
 type mixed struct {
 	c        *sqlite3.Conn
 	db       string
-	attached string // "" or the other one
+	attached string // "" or the other database
 	level    string
 	name     string
 }
@@ -61,14 +61,14 @@ func newMix(t *testing.T, seed uint64) *mix {
 			t.Fatal(err)
 		}
 	}
-	// SQLite itself keeps nothing where a WAL is begun anew, or a database
-	// checkpointed, with synchronous=OFF.
+	// SQLite itself loses commits where a WAL is restarted, or a database is checkpointed,
+	// with synchronous=OFF.
 	m.off = m.rng.IntN(3) == 0
 	return m
 }
 
-// connect opens a connection. The first to each database makes the tables by
-// the log, and stays.
+// connect opens a connection. The first connection to each database creates the tables, by
+// the log, and stays open.
 func (m *mix) connect(db string, first bool) {
 	c := &mixed{db: db, level: []string{"NORMAL", "FULL", "EXTRA"}[m.rng.IntN(3)]}
 	psow, name := m.rng.IntN(3), m.vfs[m.rng.IntN(len(m.vfs))]
@@ -97,7 +97,7 @@ func (m *mix) connect(db string, first bool) {
 	m.conns = append(m.conns, c)
 }
 
-// step does something with one of the connections.
+// step makes one step with one of the connections.
 func (m *mix) step() {
 	c := m.conns[m.rng.IntN(len(m.conns))]
 	what := "commit"
@@ -120,7 +120,7 @@ func (m *mix) step() {
 	m.trail = append(m.trail, c.name+": "+what)
 }
 
-// commit changes the connection's databases by one transaction.
+// commit changes the connection's databases in one transaction.
 func (m *mix) commit(c *mixed, size int) {
 	sql := commitSQL("main", m.n[c.db]+1, size)
 	dbs := []string{c.db}
@@ -136,10 +136,10 @@ func (m *mix) commit(c *mixed, size int) {
 	}
 }
 
-// TestGroupLogMixes cuts the power of random mixes: connections of each
-// durability level, with and without the log, of this package or not, with
-// attached databases and without powersafe overwrite, that commit, checkpoint,
-// spill and roll back. What one with synchronous=FULL committed is there.
+// TestGroupLogMixes cuts the power of random mixes of connections: of each durability
+// level, with and without the log, of this package or not, with attached databases and
+// without powersafe overwrite. They commit, checkpoint, spill and roll back. Every commit
+// of a connection with synchronous=FULL is there.
 func TestGroupLogMixes(t *testing.T) {
 	count, states := *mixes, 250
 	if testing.Short() || slow {

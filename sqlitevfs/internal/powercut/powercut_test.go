@@ -14,7 +14,7 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// The environment of a failure: the trace that was kept, and where it failed.
+// The environment variables that reproduce a failure: the saved trace, and where it failed.
 const (
 	traceEnv = "RINGSIDE_POWERCUT_TRACE"
 	seedEnv  = "RINGSIDE_POWERCUT_SEED"
@@ -28,7 +28,7 @@ func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powerc
 	exploreSome(t, trace, states, 1, check)
 }
 
-// exploreSome does so at one in so many moments.
+// exploreSome checks only one of every n moments.
 func exploreSome(t *testing.T, trace *powercut.Trace, states, every int, check func(*powercut.State, string) error) {
 	t.Helper()
 	e := powercut.Explore{Seed: rand.Uint64(), States: states, Every: every, Dir: fastDir(t), Check: check}
@@ -60,7 +60,7 @@ func exploreSome(t *testing.T, trace *powercut.Trace, states, every int, check f
 	}
 }
 
-// fewer makes a work smaller where each state costs more, or time is short.
+// fewer reduces a workload where each state costs more, or where time is short.
 func fewer(commits int) int {
 	switch {
 	case testing.Short():
@@ -71,7 +71,7 @@ func fewer(commits int) int {
 	return commits
 }
 
-// finds runs states until one is refused, and returns it.
+// finds checks states until one is refused, and returns it.
 func finds(t *testing.T, trace *powercut.Trace, states int, check func(*powercut.State, string) error) *powercut.Failure {
 	t.Helper()
 	_, err := trace.Run(powercut.Explore{Seed: rand.Uint64(), States: states, Dir: fastDir(t), Check: check})
@@ -85,10 +85,11 @@ func finds(t *testing.T, trace *powercut.Trace, states int, check func(*powercut
 	return f
 }
 
-// stock judges states without any recovery of ours.
+// stock checks states without any recovery by this package.
 func stock(s *powercut.State, dir string) error { return judgeAll(s, dir, "db") }
 
-// record runs a work on ours, with the recorder below it, or on the default VFS.
+// record runs a workload on this package's VFS, with the recorder below it, or on the
+// default VFS.
 func record(t *testing.T, k work, o *sqlitevfs.Options) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
@@ -107,7 +108,7 @@ func record(t *testing.T, k work, o *sqlitevfs.Options) *powercut.Trace {
 
 var modes = []string{"DELETE", "TRUNCATE", "PERSIST", "WAL"}
 
-// TestOurs cuts the power of our VFS.
+// TestOurs cuts the power of this package's VFS.
 func TestOurs(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestDefaultLosesEntries(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			f := finds(t, record(t, work{mode: mode, commits: 6}, nil), 2000, stock)
 			if f == nil {
-				t.Fatal("nothing was lost: is the default VFS repaired?")
+				t.Fatal("no commit was lost: is the default VFS repaired?")
 			}
 			t.Log(f)
 		})

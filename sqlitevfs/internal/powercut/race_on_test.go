@@ -4,5 +4,5 @@
 
 package powercut_test
 
-// slow reports that the race detector makes each state expensive.
+// slow reports whether the race detector makes each state expensive.
 const slow = true

@@ -11,14 +11,14 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// leftOut is a sync that is left out on purpose.
+// leftOut is a class of syncs that is left out on purpose.
 type leftOut struct {
 	name  string
 	work  work
 	class powercut.Class
 }
 
-// leftOutSyncs are the syncs on which the durability of a database rests.
+// leftOutSyncs are the syncs on which the durability of a database depends.
 var leftOutSyncs = []leftOut{
 	{"journal", work{mode: "DELETE"}, powercut.Class{Suffix: "-journal", Every: true}},
 	{"journal-truncate", work{mode: "TRUNCATE"}, powercut.Class{Suffix: "-journal", Every: true}},
@@ -32,11 +32,11 @@ var leftOutSyncs = []leftOut{
 	{"wal", work{mode: "WAL"}, powercut.Class{Suffix: "-wal"}},
 }
 
-// TestSeededBugs leaves out one sync, or where SQLite syncs twice both, and sees
-// that a power cut shows it.
+// TestSeededBugs leaves out one sync, or both where SQLite syncs twice, and checks that a
+// power cut shows it.
 func TestSeededBugs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("that a test can fail is not tried with -short")
+		t.Skip("checks another test, not the product: not with -short")
 	}
 	for _, p := range leftOutSyncs {
 		t.Run(p.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// leaveOut looks for one sync of a class whose loss shows.
+// leaveOut looks for a sync of a class whose loss a state shows.
 func leaveOut(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(*powercut.State, string) error) {
 	t.Helper()
 	for c.Nth = c.From; ; c.Nth++ {
@@ -65,8 +65,8 @@ func leaveOut(t *testing.T, trace *powercut.Trace, c powercut.Class, check func(
 	}
 }
 
-// TestDefaultLosesJournal shows the same of a database whose own entry is
-// durable: the journal's is not.
+// TestDefaultLosesJournal shows the same for a database whose own entry is durable: that of
+// the journal is not.
 func TestDefaultLosesJournal(t *testing.T) {
 	dir := fastDir(t)
 	r := sqlitecut.NewRecorder(dir)
@@ -90,7 +90,7 @@ func TestDefaultLosesJournal(t *testing.T) {
 		return stock(s, dir)
 	})
 	if f == nil {
-		t.Fatal("nothing was lost: is the default VFS repaired?")
+		t.Fatal("no commit was lost: is the default VFS repaired?")
 	}
 	t.Log(f)
 }

@@ -28,7 +28,7 @@ func fastDir(t testing.TB) string {
 	return dir
 }
 
-// register gives a VFS a name for the time of a test.
+// register registers a VFS for the duration of a test.
 func register(t testing.TB, v vfs.VFS) string {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint("-", registered)
@@ -56,17 +56,17 @@ func exec(t testing.TB, c *sqlite3.Conn, sql string, args ...any) {
 	}
 }
 
-// work commits to a database: each transaction touches several pages of two
-// tables and an index, and some spill their cache.
+// work commits to a database: each transaction changes several pages of two tables and an
+// index, and some spill their cache.
 type work struct {
 	mode    string // journal_mode
 	commits int
 	spill   bool // a cache so small that pages are written before the commit
 	extra   string
-	large   bool // each third commit brings many pages
+	large   bool // each third commit writes many pages
 }
 
-// setup makes the tables, commit 0.
+// setup creates the tables: commit 0.
 func (k work) setup(t testing.TB, c *sqlite3.Conn) {
 	t.Helper()
 	exec(t, c, `PRAGMA page_size=1024; PRAGMA journal_mode=%s; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=12; %s`, k.mode, k.extra)
@@ -92,7 +92,7 @@ func (k work) commit(t testing.TB, c *sqlite3.Conn, i int) {
 	exec(t, c, "BEGIN;%sCOMMIT", commitSQL("main", i, size))
 }
 
-// commitSQL is commit i of a schema.
+// commitSQL returns the statements of commit i for a schema.
 func commitSQL(schema string, i, size int) string {
 	return fmt.Sprintf(`
 		INSERT INTO %[3]s.a VALUES(%[1]d, hex(randomblob(8)), randomblob(300));
@@ -103,7 +103,7 @@ func commitSQL(schema string, i, size int) string {
 		`, i, size, schema)
 }
 
-// run records the work on a database.
+// run records the workload on a database.
 func (k work) run(t testing.TB, r *sqlitecut.Recorder, dir, name, vfs string) {
 	t.Helper()
 	c := open(t, filepath.Join(dir, name), vfs)
@@ -120,7 +120,7 @@ func (k work) run(t testing.TB, r *sqlitecut.Recorder, dir, name, vfs string) {
 func judge(path string, acked int, ok bool) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		if ok {
-			return fmt.Errorf("the database is gone: commit %d was acknowledged", acked)
+			return fmt.Errorf("the database is missing: commit %d was acknowledged", acked)
 		}
 		return nil
 	}
@@ -159,7 +159,7 @@ func judge(path string, acked int, ok bool) (err error) {
 	}
 	switch {
 	case ok && n < acked:
-		return fmt.Errorf("commit %d was acknowledged, the last that is there is %d", acked, n)
+		return fmt.Errorf("commit %d was acknowledged, the last commit that is there is %d", acked, n)
 	case rows != n || newest != n || others != n:
 		return fmt.Errorf("half a commit: %d in one table, %d rows up to %d and up to %d in the others", n, rows, newest, others)
 	}
