@@ -93,7 +93,7 @@ type inconclusiveError struct {
 }
 
 func (e *inconclusiveError) Error() string {
-	return fmt.Sprintf("cannot tell whether %s works: %v", e.feature, strings.TrimPrefix(e.cause.Error(), "uring: "))
+	return fmt.Sprintf("cannot determine whether %s works: %v", e.feature, strings.TrimPrefix(e.cause.Error(), "uring: "))
 }
 
 // Unwrap returns EMFILE, ENOMEM and so on, but no error that would match one of the
@@ -159,7 +159,7 @@ func moduleRemedy(lsms []string) string {
 	case slices.Contains(lsms, "apparmor"):
 		return "look for io_uring in the kernel log, and add the rule \"io_uring,\" to the AppArmor profile"
 	}
-	return "ask the policy of the security module (see /sys/kernel/security/lsm and the kernel log)"
+	return "check the policy of the security module (see /sys/kernel/security/lsm and the kernel log)"
 }
 
 // memlockRemedy names the option that raises RLIMIT_MEMLOCK.

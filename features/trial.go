@@ -96,7 +96,7 @@ func (t *trial) start(id uint64, build func(*uring.SQE)) error {
 	e.SetUserData(id)
 	n, err := t.ring.Submit()
 	if err == nil && n == 0 && t.ring.SetupFlags()&uring.SetupSQPoll == 0 {
-		err = errors.New("the kernel took no entry")
+		err = errors.New("the kernel accepted no SQE")
 	}
 	t.live[id] = true
 	return err

@@ -113,16 +113,16 @@ func (n *Node) Restore(ctx context.Context, dir string) error {
 	}
 	p, err := os.ReadFile(filepath.Join(dir, backupFile))
 	if err != nil {
-		return fmt.Errorf("replica: no backup: %w", err)
+		return fmt.Errorf("replica: not a backup: %w", err)
 	}
 	var m manifest
 	if err := json.Unmarshal(p, &m); err != nil || m.Version != 1 {
-		return fmt.Errorf("replica: %s is not of a backup of this version: %w", filepath.Join(dir, backupFile), errors.Join(err, errEntry))
+		return fmt.Errorf("replica: %s does not belong to a backup of this version: %w", filepath.Join(dir, backupFile), errors.Join(err, errEntry))
 	}
 	for _, s := range m.Databases {
 		err := checkName(s.Name)
 		if _, here := n.named(s.Name); err == nil && here == nil {
-			err = fmt.Errorf("replica: there is a database %q already: %w", s.Name, os.ErrExist)
+			err = fmt.Errorf("replica: the database %q already exists: %w", s.Name, os.ErrExist)
 		}
 		if err != nil {
 			return err

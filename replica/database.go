@@ -90,7 +90,7 @@ func (db *database) load() error {
 	if db.missed {
 		db.missed = false
 		if err != nil || total != db.pos.Sum {
-			db.node.log.Info("replica: a database is fetched", "database", db.name)
+			db.node.log.Info("replica: fetching a database", "database", db.name)
 			db.stopServing(errors.New("it does not have the state of the snapshot yet"))
 			return db.broken
 		}
@@ -514,7 +514,7 @@ func (db *database) redo() error {
 	db.epoch.Add(1)
 	db.dirty.Store(true)
 	db.node.metrics.Redone.Add(1)
-	db.node.log.Info("replica: a database is whole again", "database", db.name)
+	db.node.log.Info("replica: a database is complete again", "database", db.name)
 	return nil
 }
 

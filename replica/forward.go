@@ -576,7 +576,7 @@ func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer fun
 			a, err = s.query(ctx, r.Query, args, answer)
 		}
 	default:
-		err = fmt.Errorf("%w: there is no request %q", ErrForward, r.Op)
+		err = fmt.Errorf("%w: unknown request %q", ErrForward, r.Op)
 	}
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 		return err

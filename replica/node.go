@@ -440,7 +440,7 @@ func (n *Node) lead() {
 					_ = p.wait() // the next leader tries again
 				})
 			}
-			n.log.Info("replica: leads", "term", term)
+			n.log.Info("replica: this node is the leader", "term", term)
 		}
 	}
 }
@@ -672,7 +672,7 @@ func (n *Node) named(name string) (*database, error) {
 	if db := n.names[name]; db != nil {
 		return db, nil
 	}
-	return nil, fmt.Errorf("replica: there is no database %q: %w", name, os.ErrNotExist)
+	return nil, fmt.Errorf("replica: no database %q: %w", name, os.ErrNotExist)
 }
 
 // atPath returns the database of a file.
@@ -714,7 +714,7 @@ func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 		return err
 	}
 	if _, err := n.named(name); err == nil {
-		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
+		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
 	}
 	size, pages, err := emptyDatabase(o)
 	if err != nil {
@@ -735,9 +735,9 @@ func (n *Node) create(ctx context.Context, name string, pageSize uint32, pages [
 func checkName(name string) error {
 	switch {
 	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > 500:
-		return fmt.Errorf("replica: %q is no name of a database: use a relative path without dots", name)
+		return fmt.Errorf("replica: %q is not a name for a database: use a relative path without dots", name)
 	case strings.HasSuffix(name, "-wal"), strings.HasSuffix(name, "-shm"), strings.HasSuffix(name, "-journal"), strings.HasSuffix(name, ".new"), strings.ContainsAny(name, "?#%\x00"):
-		return fmt.Errorf("replica: %q is no name of a database: its ending or a character has another meaning", name)
+		return fmt.Errorf("replica: %q is not a name for a database: its ending or one of its characters is reserved", name)
 	}
 	return nil
 }
@@ -769,7 +769,7 @@ func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
 		return 0, nil, err
 	}
 	if len(pages) < o.PageSize || len(pages)%o.PageSize != 0 || binary.BigEndian.Uint16(pages[16:]) != uint16(o.PageSize&0xffff|o.PageSize>>16) {
-		return 0, nil, fmt.Errorf("replica: there are no pages of %d bytes", o.PageSize)
+		return 0, nil, fmt.Errorf("replica: page size %d is not a power of two between 512 and 65536", o.PageSize)
 	}
 	return uint32(o.PageSize), pages, nil
 }
@@ -791,7 +791,7 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 	old := n.names[name]
 	n.mu.RUnlock()
 	if old != nil {
-		return fmt.Errorf("replica: there is a database %q already: %w", name, os.ErrExist)
+		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
 	}
 	db := n.newDatabase(id, name, pageSize, at)
 	// An existing file is from before a crash: load finds its position.
@@ -977,7 +977,7 @@ func (n *Node) watchLog() {
 		case <-tick.C:
 			if n.store.Bytes() > n.opts.LogBytes {
 				if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-					n.log.Warn("replica: the log cannot be cut", "error", err)
+					n.log.Warn("replica: the log cannot be truncated", "error", err)
 				}
 			}
 		}
@@ -1063,7 +1063,7 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Address))
 			}
 		}
-		return failed{fmt.Errorf("replica: %q is no member", id)}
+		return failed{fmt.Errorf("replica: %q is not a member of the cluster", id)}
 	})
 }
 

@@ -60,7 +60,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	}
 	db := v.node.atPath(name.String())
 	if db == nil {
-		return nil, flags, vfs.SystemError(fmt.Errorf("replica: %s is no database of this node: %w", name, os.ErrNotExist), sqlite3.CANTOPEN)
+		return nil, flags, vfs.SystemError(fmt.Errorf("replica: %s is not a database of this node: %w", name, os.ErrNotExist), sqlite3.CANTOPEN)
 	}
 	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags&^vfs.OPEN_CREATE)
 	if err != nil {

@@ -306,7 +306,7 @@ func (w *wire) judge(h *hello) error {
 		}
 	}
 	if len(members) > 0 {
-		return fmt.Errorf("node %q is no member of the cluster", h.From)
+		return fmt.Errorf("node %q is not a member of the cluster", h.From)
 	}
 	return nil
 }
@@ -461,7 +461,7 @@ func (w *wire) requests(c net.Conn) {
 		case askSum:
 			a.Position, a.Sum, err = w.node.sumOf(r.Database)
 		default:
-			err = fmt.Errorf("there is no request %q", r.Kind)
+			err = fmt.Errorf("unknown request %q", r.Kind)
 		}
 		if err != nil {
 			a.Error = err.Error()

@@ -35,7 +35,7 @@ func init() {
 	}
 }
 
-var errName = errors.New("sqlitevfs: the default VFS's name cannot be taken")
+var errName = errors.New("sqlitevfs: Register cannot replace the default VFS: choose a name other than \"\" and \"os\"")
 
 // Register registers a VFS under a name, for use as vfs=name in a URI. A VFS that has the
 // name already is replaced for databases that are opened later. Register returns an error,
@@ -50,7 +50,7 @@ func Register(name string, o Options) error {
 	}
 	base := vfs.Find(o.Base)
 	if base == nil {
-		return fmt.Errorf("sqlitevfs: there is no VFS %q", o.Base)
+		return fmt.Errorf("sqlitevfs: Options.Base: no VFS is registered as %q", o.Base)
 	}
 	vfs.Register(name, newVFS(name, base, o))
 	return nil

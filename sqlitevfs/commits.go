@@ -109,7 +109,7 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 		c.off = "off: " + err.Error()
 		if c.off != c.told && !errors.Is(err, grouplog.ErrClaimed) {
 			c.told = c.off
-			db.opts.logger().Warn("sqlitevfs: no log of commits", "database", db.path, "error", err)
+			db.opts.logger().Warn("sqlitevfs: the log of commits cannot be used; the WAL is synced instead", "database", db.path, "error", err)
 		}
 	}
 	if _, ok := errors.AsType[*grouplog.SyncError](err); ok {

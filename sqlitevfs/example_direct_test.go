@@ -62,6 +62,6 @@ func ExampleRegister() {
 	defer db.Close()
 	fmt.Println(db.Exec("CREATE TABLE greetings(text)"))
 	// Output:
-	// sqlitevfs: PrefetchDepth: 1048576 is not between 0 and 1024
+	// sqlitevfs: Options.PrefetchDepth: 1048576 is not between 0 and 1024
 	// <nil>
 }

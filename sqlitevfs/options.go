@@ -144,17 +144,17 @@ type Options struct {
 func (o *Options) check() error {
 	for name, s := range map[string]Switch{"Prefetch": o.Prefetch, "GroupSync": o.GroupSync, "GroupLog": o.GroupLog, "DirSync": o.DirSync} {
 		if s < Auto || s > Off {
-			return fmt.Errorf("sqlitevfs: %s: there is no %v", name, s)
+			return fmt.Errorf("sqlitevfs: Options.%s: unknown value %v: want Auto, On or Off", name, s)
 		}
 	}
 	if o.Atomic4K < AtomicOff || o.Atomic4K > AtomicTrust {
-		return fmt.Errorf("sqlitevfs: Atomic4K: there is no %v", o.Atomic4K)
+		return fmt.Errorf("sqlitevfs: Options.Atomic4K: unknown value %v: want AtomicOff, AtomicOn or AtomicTrust", o.Atomic4K)
 	}
 	if o.PrefetchDepth < 0 || o.PrefetchDepth > maxDepth {
-		return fmt.Errorf("sqlitevfs: PrefetchDepth: %d is not between 0 and %d", o.PrefetchDepth, maxDepth)
+		return fmt.Errorf("sqlitevfs: Options.PrefetchDepth: %d is not between 0 and %d", o.PrefetchDepth, maxDepth)
 	}
 	if o.PrefetchBytes < 0 {
-		return fmt.Errorf("sqlitevfs: PrefetchBytes: %d is negative", o.PrefetchBytes)
+		return fmt.Errorf("sqlitevfs: Options.PrefetchBytes: %d is negative", o.PrefetchBytes)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func newPrefetcher(f *file, o Options) *prefetcher {
 		return nil
 	}
 	if f.fd < 0 {
-		f.db.noPrefetch.Store(new("not the default VFS's files, or not Linux"))
+		f.db.noPrefetch.Store(new("needs Linux and the files of the default VFS"))
 		return nil
 	}
 	pf := &prefetcher{f: f, depth: o.PrefetchDepth, room: o.PrefetchBytes, on: true}
@@ -110,7 +110,7 @@ func (pf *prefetcher) readAt(p []byte, off int64) (int, error) {
 	case 0, syscall.EAGAIN, syscall.EINTR:
 	default:
 		pf.on = false
-		pf.f.db.noPrefetch.Store(new("the file system cannot tell what is cached: " + errno.Error()))
+		pf.f.db.noPrefetch.Store(new("the file system does not report which pages are cached: " + errno.Error()))
 	}
 	missed := errno == syscall.EAGAIN && len(p) == pf.page
 	if missed {

@@ -166,7 +166,7 @@ func recoverFrom(key logKey, how grouplog.Options, database, wal string, flags v
 	return logError(fmt.Errorf("%s may lack commits that the log %s holds: %w", database, grouplog.Path(key.dir, how), err))
 }
 
-var errUnreplayed = errors.New("sqlitevfs: the log of commits holds some that the database lacks, which is opened to read only")
+var errUnreplayed = errors.New("sqlitevfs: the database is opened read-only and lacks commits of its log: open it once for writing, which replays them")
 
 // usesWAL reports whether a database may be in WAL mode, by its header. Only databases in WAL
 // mode have commits in a log.

@@ -59,7 +59,7 @@ var fileSystems = []fileSystem{
 	{"overlay", unix.OVERLAYFS_SUPER_MAGIC, noSharing, "overlayfs does not report failed writes of the file system below", nil},
 	{"tmpfs", unix.TMPFS_MAGIC, noSharing, "files are in memory", nil},
 	{"ramfs", unix.RAMFS_MAGIC, noSharing, "files are in memory", nil},
-	{"fuse", unix.FUSE_SUPER_MAGIC, noSharing, "the server decides what syncfs does", nil},
+	{"fuse", unix.FUSE_SUPER_MAGIC, noSharing, "the effect of syncfs depends on the server", nil},
 	{"nfs", unix.NFS_SUPER_MAGIC, noSharing, "network file system", nil},
 	{"cifs", unix.CIFS_SUPER_MAGIC, noSharing, "network file system", nil},
 	{"smb3", unix.SMB2_SUPER_MAGIC, noSharing, "network file system", nil},
@@ -72,18 +72,18 @@ var fileSystems = []fileSystem{
 func sharingOf(fd int) (sharing, string) {
 	var st unix.Statfs_t
 	if unix.Fstatfs(fd, &st) != nil {
-		return noSharing, "statfs does not tell the file system"
+		return noSharing, "statfs failed, so the type of the file system is unknown"
 	}
 	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return int64(uint32(st.Type)) == f.magic })
 	switch {
 	case row < 0:
-		return noSharing, "what syncfs does on this file system (type 0x" + strconv.FormatUint(uint64(uint32(st.Type)), 16) + ") was not tried"
+		return noSharing, "syncfs was not tested on this file system (type 0x" + strconv.FormatUint(uint64(uint32(st.Type)), 16) + ")"
 	case fileSystems[row].how == noSharing:
 		return noSharing, fileSystems[row].reason
 	}
 	var stx unix.Statx_t
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx) != nil || stx.Mask&unix.STATX_MNT_ID == 0 {
-		return noSharing, "statx does not tell the mount"
+		return noSharing, "statx returned no mount ID"
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -120,7 +120,7 @@ func findMount(table string, id uint64) (mount, bool) {
 func (m mount) sharing(root string) (sharing, string) {
 	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return m.kind == f.name })
 	if row < 0 {
-		return noSharing, "what syncfs does on " + m.kind + " was not tried"
+		return noSharing, "syncfs was not tested on " + m.kind
 	}
 	f := fileSystems[row]
 	if option, ok := f.refuses(m.options); ok {

@@ -167,9 +167,9 @@ func wholeSectors(fd int) error {
 	case err != nil:
 		return fmt.Errorf("atomic4k=on: %w", os.NewSyscallError("statx", err))
 	case st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_offset_align == 0:
-		return fmt.Errorf("atomic4k=on: the file system does not tell the sector of its device: leave it off, or use atomic4k=trust if you know that 4 KiB are written whole")
+		return fmt.Errorf("atomic4k=on: the file system does not report the sector size of its device: leave it off, or use atomic4k=trust if you know that the device writes 4 KiB whole")
 	case st.Dio_offset_align < atomicUnit:
-		return fmt.Errorf("atomic4k=on: sectors have %d bytes, so 4 KiB may be torn: leave it off", st.Dio_offset_align)
+		return fmt.Errorf("atomic4k=on: the device has sectors of %d bytes and may write only a part of 4 KiB: leave it off", st.Dio_offset_align)
 	}
 	return nil
 }

@@ -51,5 +51,5 @@ func unsupportedSync(err error) bool {
 
 // wholeSectors fails: only Linux reports sector sizes.
 func wholeSectors(int) error {
-	return errors.New("atomic4k=on: only Linux tells the sector of a device: leave it off, or use atomic4k=trust if you know that 4 KiB are written whole")
+	return errors.New("atomic4k=on: only Linux reports the sector size of a device: leave it off, or use atomic4k=trust if you know that the device writes 4 KiB whole")
 }

@@ -181,11 +181,11 @@ func (d dirHandle) probe() error {
 	case nil:
 		return sys.NewFD(fd).Close()
 	case syscall.ENOSYS, syscall.EOPNOTSUPP:
-		return fmt.Errorf("openat2 is missing (it came with Linux 5.6) or hidden by a filter of system calls: %w", err)
+		return fmt.Errorf("openat2 is missing (it needs Linux 5.6) or a seccomp filter hides it: %w", err)
 	case syscall.EPERM, syscall.EACCES:
-		return fmt.Errorf("openat2 is forbidden, as by a seccomp filter, which must allow it: %w", err)
+		return fmt.Errorf("openat2 is forbidden, probably by a seccomp filter: allow it there: %w", err)
 	case syscall.EINVAL, syscall.E2BIG:
-		return fmt.Errorf("openat2 does not know what it is to refuse: %w", err)
+		return fmt.Errorf("openat2 does not support RESOLVE_BENEATH: %w", err)
 	}
 	return nil // another failure, such as a lack of descriptors, is no reason
 }

@@ -59,7 +59,7 @@ type System struct {
 }
 
 // errNoRings is the reason of a system with ModePlain.
-var errNoRings = errors.New("plain system calls were asked for")
+var errNoRings = errors.New("ModePlain was chosen")
 
 // NewSystem returns a system. With ModeRing it fails where io_uring cannot be used, and
 // the error names the setting to change. With ModeAuto and ModePlain it does not fail. An
@@ -68,7 +68,7 @@ func NewSystem(o Options) (*System, error) {
 	switch o.Mode {
 	case ModeAuto, ModeRing, ModePlain:
 	default:
-		return nil, fmt.Errorf("ufile: no mode %v: want auto, io_uring or plain", o.Mode)
+		return nil, fmt.Errorf("ufile: unknown mode %v: want auto, io_uring or plain", o.Mode)
 	}
 	if o.Restrict && o.Reactor.Restrict == nil {
 		o.Reactor.Restrict = ringOps
@@ -83,7 +83,7 @@ func NewSystem(o Options) (*System, error) {
 	}
 	if err != nil {
 		if o.Mode == ModeRing {
-			return nil, fmt.Errorf("ufile: rings were asked for: %w", err)
+			return nil, fmt.Errorf("ufile: mode io_uring was chosen: %w", err)
 		}
 		s.usePlain(err)
 	}

@@ -166,7 +166,7 @@ func (c *UnixgramConn) WriteBatch(packets []Packet) (int, error) {
 	})
 }
 
-var errNoSegments = errors.New("the kernel cuts datagrams of UDP only: leave Segment 0")
+var errNoSegments = errors.New("segments need a UDP socket: leave Packet.Segment 0")
 
 // readBatch receives into packets; name stores the sender of one.
 func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *sockaddr)) (int, error) {

@@ -83,12 +83,12 @@ func Inherited() ([]NamedFile, error) {
 // does not start.
 func PassOn(cmd *exec.Cmd, files ...NamedFile) error {
 	if len(cmd.ExtraFiles) > 0 {
-		return errors.New("unet: the command has ExtraFiles already, whose numbers are those of PassOn")
+		return errors.New("unet: PassOn: cmd.ExtraFiles is not empty: pass those files to PassOn as well")
 	}
 	names := make([]string, len(files))
 	for i, f := range files {
 		if f.Name == "" || strings.ContainsRune(f.Name, ':') {
-			return fmt.Errorf("unet: %q cannot be the name of a descriptor: it is empty or has a colon", f.Name)
+			return fmt.Errorf("unet: PassOn: %q is not the name of a descriptor: it is empty or has a colon", f.Name)
 		}
 		names[i] = f.Name
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)

@@ -81,7 +81,7 @@ func NewSystem(o Options) (*System, error) {
 	case ModeNet:
 		s.reason = errAskedForNet.Error()
 	default:
-		err = fmt.Errorf("unet: %v: no such mode", o.Mode)
+		err = fmt.Errorf("unet: unknown mode %v: want auto, io_uring, plain or net", o.Mode)
 	}
 	switch {
 	case err == nil:
@@ -90,7 +90,7 @@ func NewSystem(o Options) (*System, error) {
 	case o.Mode == ModeAuto:
 		s.mode, s.reason = ModePlain, err.Error()
 	default:
-		return nil, fmt.Errorf("unet: mode %v was asked for: %w", o.Mode, err)
+		return nil, fmt.Errorf("unet: mode %v was chosen: %w", o.Mode, err)
 	}
 	if o.Logger != nil {
 		name, reason := s.Backend()

@@ -126,7 +126,7 @@ func (b *ringBackend) follow() error {
 	b.moves++
 	b.w.count.moves.Add(1)
 	if b.w.chosen && b.moves > maxMoves {
-		return b.giveUp(fmt.Errorf("the goroutine that waits changes threads, have it call runtime.LockOSThread"))
+		return b.giveUp(fmt.Errorf("the goroutine that calls Wait changes threads: call runtime.LockOSThread in it"))
 	}
 	ring, err := openRing(false, b.w.opts.Restrict)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // errRunning reports a misuse: Run is called twice at a time.
-var errRunning = errors.New("watch: the loop runs already")
+var errRunning = errors.New("watch: the loop is already running")
 
 // Loop calls functions when descriptors become ready, when timers expire, when other
 // goroutines post them, on signals, and when it is idle. The goroutine in [Loop.Run] calls

@@ -144,7 +144,7 @@ func (w *Watcher) choose() error {
 			b = ModeAuto
 		}
 	}
-	reason := "asked for by " + by
+	reason := "chosen by " + by
 	switch b {
 	case ModeRing:
 		return w.useRing(reason)
@@ -158,7 +158,7 @@ func (w *Watcher) choose() error {
 		}
 		return w.useEpoll("io_uring cannot be used: " + err.Error())
 	}
-	return fmt.Errorf("watch: no mode %v: want auto, io_uring or epoll", b)
+	return fmt.Errorf("watch: unknown mode %v: want auto, io_uring or epoll", b)
 }
 
 func (w *Watcher) useRing(reason string) error {
@@ -201,7 +201,7 @@ func (b *ringBackend) giveUp(why error) error {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	go logger.Warn("watch: io_uring was given up; epoll is used instead", "error", why) // without the caller's lock
+	go logger.Warn("watch: io_uring cannot be used any more; epoll is used instead", "error", why) // without the caller's lock
 	for fd := range b.t.entries {
 		if e := &b.t.entries[fd]; e.on && !e.gone {
 			e.armed, e.queued = false, false

@@ -75,7 +75,7 @@ func newLogSubCmd(name, short, long, codes string, do func(w io.Writer, dir stri
 			}
 			err := do(cmd.OutOrStdout(), args[0], asJSON)
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s holds no log: %w", args[0], err)
+				return fmt.Errorf("%s has no log: %w", args[0], err)
 			}
 			return err
 		}),

@@ -141,7 +141,7 @@ func TestLogSalvage(t *testing.T) {
 	if n := logRows(t, dir, "a.db"); n != 0 {
 		t.Errorf("%d rows of the salvaged database, the first was damaged", n)
 	}
-	if code, _, errs := logCommand(t, "inspect", dir); code != exitFailure || !strings.Contains(errs, "holds no log") {
+	if code, _, errs := logCommand(t, "inspect", dir); code != exitFailure || !strings.Contains(errs, "has no log") {
 		t.Errorf("afterwards: exit %d, %s", code, errs)
 	}
 }

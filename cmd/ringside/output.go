@@ -104,7 +104,7 @@ func wantDirectory(flag, dir string) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", flag, err)
 	case !info.IsDir():
-		return fmt.Errorf("%s %s: is no directory", flag, dir)
+		return fmt.Errorf("%s %s: is not a directory", flag, dir)
 	}
 	return nil
 }

@@ -76,5 +76,5 @@ func modeOf(name string) (event.Mode, error) {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("no mode %q: auto, io_uring, epoll or net", name)
+	return 0, fmt.Errorf("unknown mode %q: want auto, io_uring, epoll or net", name)
 }

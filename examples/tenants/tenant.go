@@ -59,7 +59,7 @@ func present(root *os.Root, file string) (bool, error) {
 // checkVFS reports whether there is a VFS of that name.
 func checkVFS(name string) error {
 	if vfs.Find(vfsName(name)) == nil {
-		return fmt.Errorf("there is no VFS %q: default, ringside, ringside-plain, ringside-prefetch, ringside-group or ringside-log", name)
+		return fmt.Errorf("unknown VFS %q: want default, ringside, ringside-plain, ringside-prefetch, ringside-group or ringside-log", name)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (n *node) carryOut(c command) (a answer, err error) {
 		case kindEmpty:
 			n.s, err = openEmpty(c)
 		default:
-			err = fmt.Errorf("no such kind: %q", n.kind)
+			err = fmt.Errorf("unknown kind %q", n.kind)
 		}
 		return a, err
 	case "leads":
@@ -169,7 +169,7 @@ func (n *node) carryOut(c command) (a answer, err error) {
 		}
 		return a, err
 	}
-	return a, fmt.Errorf("no such command: %q", c.Op)
+	return a, fmt.Errorf("unknown command %q", c.Op)
 }
 
 // load runs workers until a time or a number of operations is reached, or the command stop.

@@ -181,7 +181,7 @@ func (s *Server) offloads() bool { return int(s.large.Load()) > s.opts.Loops }
 // Reading the file does not block the loop. With TLS the error is errors.ErrUnsupported.
 func (c *Conn) SendFile(f *os.File, offset, n int64, done func(err error)) error {
 	if c.secure != nil || c.overTLS() {
-		return c.opError("write", fmt.Errorf("SendFile with TLS, use WriteFunc: %w", errors.ErrUnsupported))
+		return c.opError("write", fmt.Errorf("SendFile cannot encrypt: use WriteFunc with TLS: %w", errors.ErrUnsupported))
 	}
 	if offset < 0 || n < 0 || n > maxFile {
 		return c.opError("write", fmt.Errorf("SendFile of %d bytes from %d: %w", n, offset, os.ErrInvalid))

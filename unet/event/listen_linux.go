@@ -103,7 +103,7 @@ func takeFD(ln net.Listener) (int, error) {
 func dupFD(socket any) (int, error) {
 	sc, ok := socket.(syscall.Conn)
 	if !ok {
-		return -1, fmt.Errorf("event: %T has no descriptor (SyscallConn): give the one below it", socket)
+		return -1, fmt.Errorf("event: %T has no descriptor (no method SyscallConn): pass the connection that it wraps", socket)
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {

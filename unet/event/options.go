@@ -159,23 +159,23 @@ func (o *Options) check() error {
 	switch o.Mode {
 	case ModeAuto, ModeRing, ModeEpoll, ModeNet:
 	default:
-		return fmt.Errorf("event: no mode %v: want auto, io_uring, epoll or net", o.Mode)
+		return fmt.Errorf("event: unknown mode %v: want auto, io_uring, epoll or net", o.Mode)
 	}
 	switch {
 	case o.Loops < 0 || o.Loops > maxLoops:
-		return fmt.Errorf("event: Loops %d: must be up to %d", o.Loops, maxLoops)
+		return fmt.Errorf("event: Options.Loops: %d is not between 0 and %d", o.Loops, maxLoops)
 	case o.WriteLimit < 0:
-		return fmt.Errorf("event: WriteLimit %d is negative", o.WriteLimit)
+		return fmt.Errorf("event: Options.WriteLimit: %d is negative", o.WriteLimit)
 	case o.BufferSize < 0 || o.BufferSize > maxBufSize:
-		return fmt.Errorf("event: BufferSize %d: must be up to %d", o.BufferSize, maxBufSize)
+		return fmt.Errorf("event: Options.BufferSize: %d is not between 0 and %d", o.BufferSize, maxBufSize)
 	case o.Buffers < 0 || o.Buffers > maxBuffers || o.Buffers&(o.Buffers-1) != 0:
-		return fmt.Errorf("event: Buffers %d: must be a power of two up to %d", o.Buffers, maxBuffers)
+		return fmt.Errorf("event: Options.Buffers: %d is neither 0 nor a power of two up to %d", o.Buffers, maxBuffers)
 	case o.TurnBytes < 0:
-		return fmt.Errorf("event: TurnBytes %d is negative", o.TurnBytes)
+		return fmt.Errorf("event: Options.TurnBytes: %d is negative", o.TurnBytes)
 	case o.Wait < WaitAuto || o.Wait > WaitNetpoller:
-		return fmt.Errorf("event: there is no %v", o.Wait)
+		return fmt.Errorf("event: Options.Wait: unknown value %v: want WaitAuto, WaitThread or WaitNetpoller", o.Wait)
 	case o.Wait == WaitThread && o.SQPoll:
-		return errors.New("event: WaitThread and SQPoll exclude each other")
+		return errors.New("event: Options: WaitThread and SQPoll exclude each other")
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestBackend(t *testing.T) {
 	}
 	for mode, want := range map[Mode]string{ModeRing: "io_uring", ModeEpoll: "epoll", ModeNet: "net"} {
 		s = start(t, echoes(), Options{Mode: mode})
-		if name, reason := s.Backend(); name != want || reason != "asked for by the options" {
+		if name, reason := s.Backend(); name != want || reason != "chosen by the options" {
 			t.Errorf("backend %q, reason %q", name, reason)
 		}
 	}

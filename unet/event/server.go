@@ -174,7 +174,7 @@ func (s *Server) start(address string) error {
 	kinds := []Mode{mode}
 	switch mode {
 	case ModeRing, ModeEpoll, ModeNet:
-		s.reason = "asked for by " + by
+		s.reason = "chosen by " + by
 	default:
 		kinds = []Mode{ModeRing, ModeEpoll, ModeNet}
 	}

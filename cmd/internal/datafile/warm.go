@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCached is matched by the error of [ProbeEvict] if a file cannot be evicted.
-var ErrCached = errors.New("the file stays in memory")
+var ErrCached = errors.New("the file could not be evicted from the page cache")
 
 // ReadIn reads the first span bytes of the file into the page cache.
 func ReadIn(ctx context.Context, path string, span int64) error {

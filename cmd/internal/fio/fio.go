@@ -45,7 +45,7 @@ func Find() (string, error) {
 func Version(ctx context.Context, program string) (string, error) {
 	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask fio for its version: %w", err)
+		return "", fmt.Errorf("get the version of fio: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -168,7 +168,7 @@ func parse(b []byte, block int) (measure.Sample, error) {
 	}
 	job := o.Jobs[0]
 	if !job.plausible() {
-		return measure.Sample{}, errors.New("fio: numbers that cannot be")
+		return measure.Sample{}, errors.New("fio: impossible numbers")
 	}
 	ops := job.Read.TotalIOs
 	elapsed := time.Duration(float64(ops) / job.Read.IOPS * float64(time.Second))

@@ -51,7 +51,7 @@ func learn(ctx context.Context, network, addr, request string) (*answer, error) 
 		return nil, fmt.Errorf("the server's answer: %w", err)
 	}
 	if res.StatusCode != http.StatusOK || res.Close || res.ContentLength < 0 {
-		return nil, fmt.Errorf("the server answers %q, and must keep the connection and tell the length", res.Status)
+		return nil, fmt.Errorf("the server answers %q, and must keep the connection open and send Content-Length", res.Status)
 	}
 	return newAnswer(text.Bytes()), nil
 }
@@ -65,7 +65,7 @@ func newAnswer(text []byte) *answer {
 	return a
 }
 
-var errChanged = errors.New("the server answered something else than before")
+var errChanged = errors.New("the server's response differs from the one before")
 
 // compare compares p with the answer at an offset.
 func (a *answer) compare(at int, p []byte) error {

@@ -116,7 +116,7 @@ func foreign() probe.Report {
 func short() probe.Report {
 	return probe.Report{
 		OS: "linux", Arch: "amd64", Kernel: "6.12.1", Answer: probe.Inconclusive,
-		Reason: "cannot tell whether io_uring works: io_uring_setup: too many open files",
+		Reason: "cannot determine whether io_uring works: io_uring_setup: too many open files",
 		Ops:    all(probe.Inconclusive, nil, yes("NOP", 0, "5.1")),
 	}
 }

@@ -104,7 +104,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 		err = errors.New("it has no results")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("this is no result of 'ringside bench --json FILE': %w", readError(err))
+		return nil, fmt.Errorf("this is not a result of 'ringside bench --json FILE': %w", readError(err))
 	}
 	return &d, nil
 }
@@ -112,7 +112,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 // readError describes an error of the decoder in plain words.
 func readError(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("there is a JSON %s where there should be something else (byte %d)", kind.Value, kind.Offset)
+		return fmt.Errorf("unexpected JSON %s at byte %d", kind.Value, kind.Offset)
 	}
 	switch {
 	case errors.Is(err, io.EOF):

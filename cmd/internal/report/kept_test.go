@@ -53,7 +53,7 @@ func TestReadDocument(t *testing.T) {
 		`{"schema":4}`:                        "newer ringside: schema 4",
 		`{"schema":4,"colour":"blue"}`:        "newer ringside: schema 4",
 		`{"schema":2,"colour":"blue"}`:        "colour",
-		`{"results":[{"metrics":{"x":"y"}}]}`: "a JSON string where there should be something else",
+		`{"results":[{"metrics":{"x":"y"}}]}`: "unexpected JSON string",
 		`{}`:                                  "it has no results",
 		`[1]`:                                 "a JSON array where",
 		`{"schema":3,`:                        "ends in the middle",

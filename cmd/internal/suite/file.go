@@ -94,7 +94,7 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	}
 	about, err := f.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
-		return fmt.Errorf("ask ringside for its backend: %w", err)
+		return fmt.Errorf("get the backend of ringside: %w", err)
 	}
 	f.run.Host.Backend, f.run.Host.Reason = about.Backend, about.Reason
 	if f.cells, err = f.possible(); err != nil {

@@ -117,7 +117,7 @@ func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlitePoint, error) {
 	about, err := s.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
-		return nil, fmt.Errorf("ask ringside for its backend: %w", err)
+		return nil, fmt.Errorf("get the backend of ringside: %w", err)
 	}
 	s.run.Host.Backend, s.run.Host.Reason = about.Backend, about.Reason
 	isCold := func(p sqlitePoint) bool { return p.work == ColdWork }

@@ -115,7 +115,7 @@ func eight(n, _ uintptr, errno syscall.Errno) error {
 	return nil
 }
 
-var errShortMessage = errors.New("a message came or went in part")
+var errShortMessage = errors.New("a message was sent or received in part")
 
 func (m *messages) writeTo(fds []int) error {
 	for _, fd := range fds {

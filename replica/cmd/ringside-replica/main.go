@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case "status", "add", "remove", "transfer", "verify", "backup", "restore":
 		err = ask(ctx, command, args[1:], stdout)
 	default:
-		err = fmt.Errorf("there is no command %q: %w", command, errUsage)
+		err = fmt.Errorf("unknown command %q: %w", command, errUsage)
 	}
 	switch {
 	case err == nil:
@@ -173,7 +173,7 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		defer server.Close()
 		go func() {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				slog.Error("the server of the metrics failed", "error", err)
+				slog.Error("the metrics server failed", "error", err)
 			}
 		}()
 		fmt.Fprintf(stdout, "metrics at http://%s/debug/vars\n", l.Addr())
@@ -227,7 +227,7 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case *dir == "":
 		return fmt.Errorf("%s: -dir is missing: %w", command, errUsage)
 	case f.NArg() < least || f.NArg() > most:
-		return fmt.Errorf("%s: %d arguments, and it takes %s: %w", command, f.NArg(), count(least, most), errUsage)
+		return fmt.Errorf("%s: got %d arguments, want %s: %w", command, f.NArg(), count(least, most), errUsage)
 	}
 	r := request{Command: command, Args: f.Args()}
 	if command == "backup" || command == "restore" {

@@ -88,7 +88,7 @@ func Build(ctx context.Context, engine, clone string) (p *Program, err error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(clone, lib.file)); err != nil {
-		return nil, fmt.Errorf("--%s %s is no clone of %s: %w", lib.flag, clone, lib.flag, err)
+		return nil, fmt.Errorf("--%s %s is not a clone of %s: %w", lib.flag, clone, lib.flag, err)
 	}
 	dir, err := os.MkdirTemp("", "ringside-"+lib.flag+"-*")
 	if err != nil {

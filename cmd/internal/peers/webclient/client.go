@@ -66,7 +66,7 @@ func Version(ctx context.Context, client, path string) (string, error) {
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if len(out) == 0 {
-		return "", fmt.Errorf("ask %s for its version: %w", client, err)
+		return "", fmt.Errorf("get the version of %s: %w", client, err)
 	}
 	line, _, _ = strings.Cut(line, " Copyright")
 	line, _, _ = strings.Cut(line, " <$")
