@@ -25,12 +25,12 @@ standard library and others. Without the name of a suite it runs four suites bri
   sqlite  the speed tests, many databases, cold scans: the default VFS against sqlitevfs
 
 At the end it recommends what to use for which work. An engine is an implementation to compare, such as os.File.
-The engines run in turn, each in a new process: that is one round. The rounds of two engines that ran one
-after the other are a pair. A cell is one combination of parameters, such as 128 goroutines and blocks of
-4 KiB. Medians, and ratios of the pairs, are printed. A difference is reported if it is larger than 3 %
-and if fewer than one whole run in a hundred would show it by chance. Cells that are undecided after
-all rounds are measured again, for up to a fifth of the time (--repeat). Conditions that disturb the figures, such as a busy
-machine, a frequency governor or a limit of the container, are printed first.
+A cell is one combination of parameters, such as 128 goroutines and blocks of 4 KiB. A round is one
+measurement of one engine in one cell. The engines take turns, each round in a new process. The rounds of
+two engines in the same turn are a pair. Medians, and ratios of the pairs, are printed. A difference is
+reported if it is larger than 3 % and if fewer than one whole run in a hundred would show it by chance. Cells that are
+undecided after all rounds are measured again, for up to a fifth of the time (--repeat). Conditions that disturb
+the figures, such as a busy machine, a frequency governor or a limit of the container, are printed first.
 
 --full measures the published grids of all suites, which takes most of an hour. The suites by their names
 have options of their own.

@@ -137,7 +137,7 @@ func TestReportCommand(t *testing.T) {
 		{[]string{result, "--json"}, exitOK, `"choices": []`},
 		{[]string{result, "--json", "--html", page}, exitUsage, "--json and --html"},
 		{[]string{old}, exitFailure, "no samples"},
-		{[]string{foreign}, exitFailure, "no result of 'ringside bench --json FILE'"},
+		{[]string{foreign}, exitFailure, "not a result of 'ringside bench --json FILE'"},
 		{[]string{os.DevNull}, exitFailure, "it is empty"},
 		{[]string{result, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "no such file"},
 		{nil, exitUsage, "takes one result file"},

@@ -31,7 +31,7 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
 
 There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
 it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is
-off; the column "device" says how much came from the device (100 %: nothing
+off; the column "device" is the share that came from the device (100 %: nothing
 was cached, nothing read ahead).
 
 The engines run in turn (os, ringside, fio, os, ...), each round in a new process.

@@ -31,7 +31,7 @@ type benchFlags struct {
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.Pairs, "pairs", 5, "interleaved rounds of each engine")
+	f.IntVar(&b.Pairs, "pairs", 5, "rounds of each engine; the engines take turns")
 	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round")
 	f.IntVar(&b.Repeat, "repeat", 20, "measure undecided cells again for up to this `percentage` of the time of all rounds; 0 for never")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of random choices, such as offsets (0: a new one, which is printed)")
@@ -97,7 +97,7 @@ const workerName = "bench-worker"
 func newBenchWorkerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    workerName,
-		Short:  "Run one round: a job as JSON on standard input, its sample on standard output",
+		Short:  "Run one round: read a job as JSON from standard input, write its sample to standard output",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,33 +42,33 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
             workers as the others have processors; by --engine also ringside-serve-net, which is serve on
             package net's listener, and ringside-conn, FileServer on unet's
-  idle      connections on which nothing happens: the processor time of 10 seconds (--idle-for) beside
-            1000, and the memory of 10,000 of them, with one goroutine parked in Read for each and a
-            buffer of 128 bytes; the callback server needs neither
+  idle      connections on which nothing happens: the processor time of 10 seconds (--idle-for) with
+            1000, and the memory of 10,000 of them. Each has a goroutine in Read and a buffer of 128 bytes;
+            the callback server needs neither
 
 The engines are package net (std), cloudwego/netpoll (in a build with -tags peers), unet's net.Conn
 (ringside-conn), its control with plain calls in the place of the ring (ringside-plain), the callback
-server unet/event (ringside-event), the same with SQPOLL, and a server in C on liburing. That is compiled
-when the suite runs, which takes a C compiler and liburing (Debian: apt-get install gcc libc6-dev
-liburing-dev); without them the others are measured. So are gnet (with a loop for each processor, and
-with one: gnet-loop), rio and monoio, each from a clone of its repository: --gnet DIR, --rio DIR,
---monoio DIR. Those in Go are compiled with the go command, monoio with cargo, and what they need is
-downloaded by these; without a clone they are left out.
+server unet/event (ringside-event), the same with SQPOLL, and a server in C on liburing. The server in C is
+compiled when the suite runs, which needs a C compiler and liburing (Debian: apt-get install gcc libc6-dev
+liburing-dev); without them it is left out. gnet (with a loop for each processor, and with one:
+gnet-loop), rio and monoio are compiled from clones of their repositories: --gnet DIR, --rio DIR,
+--monoio DIR. The go command and cargo download their dependencies. Without a clone they are left out.
 
-Server and load generator are processes of their own; the generator has one thread and costs about as
-much as a server; --pin keeps the server on one processor and the generator on the others, so that the
-server bounds the rate, and notes where the generator does. By default echoes of 128 bytes are measured
-with 1 to 1000 connections and of 1024 bytes with 1, 100 and 1000: about two minutes. --full measures all workloads; of echoes more numbers
-of connections, up to 10,000, and std, Conn and event with GOMAXPROCS=1 for the server. Echoes of 1024
-bytes and those with one P are measured with fewer engines unless --engine names them.
+Server and load generator are separate processes. The generator has one thread and costs about as much
+as a server. --pin keeps the server on one processor and the generator on the others, so that the server
+bounds the rate, and reports where the generator does. By default echoes of 128 bytes are measured with
+1 to 1000 connections, and of 1024 bytes with 1, 100 and 1000: about two minutes. --full measures all
+workloads, echoes with up to 10,000 connections, and std, ringside-conn and ringside-event with GOMAXPROCS=1
+for the server. Echoes of 1024 bytes and those with GOMAXPROCS=1 are measured with fewer engines unless
+--engine names them.
 
 The column beside the rate is the rate divided by that of std, pair by pair, with the smallest and
-the largest pair; beside CPU time, p99 and memory stands the median of their ratios: below 1 is better.
-CPU time and allocations are the server's process; what the kernel does for it outside of its threads,
-on the loopback much of the work, is charged to the process that it interrupts. System calls are counted by
-the kernel's tracepoint in a window of their own after each measured one, which needs root; enters/op,
-the server's own count of io_uring_enter, does not. With one connection all rates depend on which
-processor the kernel wakes: expect a wide spread.`
+the largest pair; beside CPU time, p99 and memory is the median of their ratios: below 1 is better.
+CPU time and allocations are those of the server's process. The kernel's work outside of its threads, which is
+much on the loopback, is charged to the process that it interrupts. System calls are counted by the
+kernel's tracepoint in a separate window after each measured one, which needs root; enters/op, the
+server's own count of io_uring_enter, does not. With one connection all rates depend on which processor
+the kernel wakes: expect a wide spread.`
 
 const benchNetExample = `  ringside bench net
   ringside bench net --workload echo --full --duration 350ms --json net-echo.json

@@ -34,9 +34,8 @@ Engines:
   memory              a database in memory
   default             github.com/ncruces/go-sqlite3 with its default VFS
   ringside            the same with vfs=ringside; the others of this name differ in one part
-  ringside-plain      syncs of directories and no other part: the cost of the default VFS if it did not
-                      leave them out
-  ringside-nodirsync  ringside without syncs of directories, as the default VFS
+  ringside-plain      the default VFS with the syncs of directories that it leaves out
+  ringside-nodirsync  ringside without syncs of directories, like the default VFS
   ringside-group      group sync always
   ringside-log        the log that databases share
   modernc             modernc.org/sqlite (with -tags peers)

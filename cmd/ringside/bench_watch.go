@@ -18,12 +18,12 @@ io_uring. --workload selects from
   events  descriptors that become ready (default)
   http    requests to the web server of examples/http-watch
 
-events: in a round of eventfds all active ones are written, awaited and read. Each of the pairs of sockets
-has one message on its way, which either end sends back. The same writes and reads on descriptors
-without a watcher are the floor, which is measured in turns with the rounds; of each the median of
-some hundred batches counts. For eventfds ns/op is net of the floor: the cost of watching. For sockets it
-is the whole time, since their floor varies by as much as watching takes. A wake is requested over a
-channel, which is part of the time, and has no floor.
+events: all active eventfds are written, awaited and read, again and again. Each pair of sockets has one
+message on its way, which either end sends back. The same writes and reads on descriptors without a
+watcher are the floor. Batches with a watcher and batches of the floor alternate, and the median of some
+hundred batches of each counts. For eventfds ns/op is the time above the floor: the cost of watching. For
+sockets it is the whole time, since their floor varies by as much as watching takes. A wake is requested
+over a channel, which is part of the time, and has no floor.
 
 By default 1, 10, 100 and 1000 eventfds are watched edge-triggered, 100 also beside 10,000 idle ones,
 level-triggered and one-shot, then 100 pairs of sockets, then wakes: about 30 seconds. --mode,
@@ -34,7 +34,7 @@ connections that are kept: about two minutes. They come from ab (Debian: apt-get
 apache2-utils), in a process of its own.
 
 Engines that cannot be used here, and measurements for which a process may not open enough descriptors
-(ulimit -n), are named and left out. RINGSIDE_BACKEND has no effect, because each engine requests its backend.
+(ulimit -n), are left out and named. RINGSIDE_BACKEND has no effect, because each engine requests its backend.
 
 Allocations are those of the whole process. The column beside the rate is the rate divided by that of
 epoll, pair by pair: 2.00x means half the time.`

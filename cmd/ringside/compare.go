@@ -18,13 +18,13 @@ upgrade of the kernel, of Go or of ringside.
 
 For each engine in each cell that both files have it prints the medians, how far the rounds were from
 them, the change, the probability p of such samples without a difference, and their numbers. A verdict
-says that the true change is larger than 3 %. p is that of a t-test of logarithms, which allows for the
+means that the true change is larger than 3 %. p is that of a t-test of logarithms, which allows for the
 spread within each file and for the drift of the machine between the files (the spread of the changes of
 all cells). All verdicts are judged together (Bonferroni): two files of one binary have no verdict in 99 of
 100 comparisons, so --fail can be used in CI. Four pairs or more are needed on both sides. Files of versions
 that kept no samples are judged by whether their ranges overlap. Notes of both runs are printed first.
 
-Two files come from different hours. If a difference matters, measure again in the other order.
+The machine may have changed between the two files. If a difference matters, measure again in the other order.
 
 Exit codes: 0 compared (with --fail: nothing is worse), 1 failure (with --fail: or something is
 worse), 2 bad arguments.`

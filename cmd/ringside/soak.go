@@ -19,24 +19,24 @@ import (
 
 const soakLong = `soak runs all packages of ringside at the same time, at full load, and checks every byte:
 
-  files    seeded scenarios of files in all three modes, batches, appends, and of reactors, with
-           operations that are cancelled, or whose file is closed under them
-  sockets  such scenarios of unet; echo servers of unet/event on io_uring and on epoll; net/http on unet,
-           client and server
-  watch    such scenarios of watched descriptors, on epoll and on io_uring
+  files    seeded scenarios: files in all three modes, batches, appends, reactors, operations that
+           are cancelled or whose file is closed while they run
+  sockets  seeded scenarios of unet; echo servers of unet/event on io_uring and on epoll; net/http on
+           unet, client and server
+  watch    seeded scenarios of watched descriptors, on epoll and on io_uring
   sqlite   databases of "ringside-log" and "ringside", in WAL and rollback mode, with writers and readers
            that check for acknowledged rows, and integrity_check at the end
 
-It works in rounds of at most half a minute. At the end of each everything is closed, and no descriptor or
-goroutine may be left. In a run of seven rounds or more, resident memory and heap may grow by a quarter and
-some MiB, after the first sixth of the rounds. The first wrong byte, unexpected error, leak or growth
+It works in rounds of at most half a minute. At the end of each round everything is closed, and no
+descriptor or goroutine may remain. In a run of seven rounds or more, resident memory and heap may grow by at most a
+quarter and some MiB after the first sixth of the rounds. The first wrong byte, unexpected error, leak or growth
 ends the run, as does an operation that hangs for a minute. soak then prints the command that replays the
 scenario.
 
 Where io_uring cannot be used it prints that and tests the fallbacks.
 
 Its files are in a directory of its own, which is removed at the end: less than %d MiB at any time. It
-asks for durability as programs do, so that the disk is busy.
+syncs as programs do, which keeps the disk busy.
 
 Exit codes: 0 success, 1 a check failed, 2 bad arguments, 130 interrupted (within a second, with
 the summary).`

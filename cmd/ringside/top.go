@@ -26,7 +26,7 @@ import (
 
 const topLong = `top shows the counters of a running Go program that publishes them by package expvar, such as
 expvar.Publish("reactor", r) for a reactor.Reactor: their values, and by how much each grows in a second.
-Text among them, such as a backend and why it was chosen, is shown as it is.
+Text, such as a backend and the reason of its choice, is shown as it is.
 
 The program is named by its process ID (on Linux: the sockets on which it listens are tried), by an address
 such as localhost:8080, by the path of a Unix socket, or by the URL of its variables. On a terminal the
