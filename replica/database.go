@@ -59,6 +59,7 @@ type database struct {
 	broken error  // why the file cannot be used; it is being fetched
 	sums   []uint64
 	pages  *pageFile // nil until a transaction of another node is applied
+	recent map[uint32]*recentPage
 	// The transactions that are applied while the file is fetched.
 	backlog     []*txn
 	backBytes   int
@@ -135,7 +136,7 @@ func (db *database) close() error {
 		return nil
 	}
 	err := db.pages.close()
-	db.pages, db.loaded, db.sums = nil, false, nil
+	db.pages, db.loaded, db.sums, db.recent = nil, false, nil, nil
 	if db.ahead {
 		db.ahead = false // load sets it again
 	}
@@ -247,7 +248,7 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	}
 	frames := buf[:end]
 	t := &txn{db: db.id, seq: db.pos.Seq, before: db.pos.Sum, pageSize: db.pageSize, pages: binary.BigEndian.Uint32(buf[last-base+4:])}
-	t.collect(frames, frame)
+	db.collect(t, frames, frame)
 	t.after = db.after(t)
 	db.writers.Add(1)
 	db.mu.Unlock()
@@ -287,9 +288,9 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	return nil
 }
 
-// collect takes the pages of a transaction from its frames. If a page has several frames, the
-// last one counts.
-func (t *txn) collect(frames []byte, frame int64) {
+// collect takes the pages of a transaction from its frames, and encodes how they change. If a
+// page has several frames, the last one counts. db.mu is locked.
+func (db *database) collect(t *txn, frames []byte, frame int64) {
 	n := len(frames) / int(frame)
 	index := make(map[uint32]int, n)
 	latest := make([]int, 0, n)
@@ -312,13 +313,99 @@ func (t *txn) collect(frames []byte, frame int64) {
 		}
 	}
 	t.pgnos, latest = t.pgnos[:keep], latest[:keep]
-	t.images = make([]byte, 0, keep*int(t.pageSize))
-	t.sums = make([]uint64, keep)
+	t.lengths, t.sums = make([]uint32, keep), make([]uint64, keep)
 	for j, i := range latest {
-		page := frames[int64(i)*frame+frameHeaderSize : int64(i+1)*frame]
-		t.images = append(t.images, page...)
-		t.sums[j] = pageSum(t.pgnos[j], page)
+		pgno, page := t.pgnos[j], frames[int64(i)*frame+frameHeaderSize:int64(i+1)*frame]
+		t.sums[j] = pageSum(pgno, page)
+		begin := len(t.encoded)
+		if old := db.remembered(pgno); old != nil {
+			t.encoded = appendChange(t.encoded, old, page)
+		} else {
+			t.encoded = append(slices.Grow(t.encoded, (keep-j)*len(page)), page...)
+		}
+		t.lengths[j] = uint32(len(t.encoded) - begin)
+		if keep <= db.recentLimit() {
+			db.remember(pgno, t.sums[j], page, false)
+		}
 	}
+}
+
+// recentPage is the content of a page, for the next transaction that changes it. It counts if
+// its sum is the one that the database has for the page, so it needs not be removed when a
+// transaction fails.
+type recentPage struct {
+	sum  uint64
+	page []byte
+}
+
+// recentBytes bounds the recent pages of a database.
+const recentBytes = 256 << 10
+
+func (db *database) recentLimit() int { return recentBytes / int(db.pageSize) }
+
+// remembered returns the content of a page, nil if it is not known. db.mu is locked.
+func (db *database) remembered(pgno uint32) []byte {
+	r := db.recent[pgno]
+	if r == nil || int(pgno) > len(db.sums) || r.sum != db.sums[pgno-1] {
+		return nil
+	}
+	return r.page
+}
+
+// remember keeps the content of a page: the slice itself if it is the database's own, otherwise a
+// copy. db.mu is locked.
+func (db *database) remember(pgno uint32, sum uint64, page []byte, own bool) {
+	r := db.recent[pgno]
+	if r == nil {
+		if db.recent == nil {
+			db.recent = make(map[uint32]*recentPage)
+		}
+		if len(db.recent) >= db.recentLimit() {
+			for any := range db.recent {
+				delete(db.recent, any)
+				break
+			}
+		}
+		r = new(recentPage)
+		db.recent[pgno] = r
+	}
+	if r.sum = sum; own {
+		r.page = page
+	} else {
+		r.page = append(r.page[:0], page...)
+	}
+}
+
+// restore makes the pages of a transaction from its changes and from the pages that this node
+// has. The caller holds the writer's lock, and db.mu is locked. The content is valid until the
+// next transaction of the database.
+func (db *database) restore(t *txn) error {
+	t.content, t.sums = make([][]byte, len(t.pgnos)), make([]uint64, len(t.pgnos))
+	for i, pgno := range t.pgnos {
+		page, change := t.changes[i], t.changes[i]
+		own := len(change) != int(db.pageSize)
+		if own {
+			if page = db.remembered(pgno); page != nil {
+				db.recent[pgno].page = nil // it is changed in place
+			} else {
+				page = make([]byte, db.pageSize)
+				if err := db.pages.read(pgno, page); err != nil {
+					return err
+				}
+			}
+			if err := applyChange(page, change); err != nil {
+				return err
+			}
+		}
+		t.content[i], t.sums[i] = page, pageSum(pgno, page)
+		if len(t.pgnos) <= db.recentLimit() {
+			db.remember(pgno, t.sums[i], page, own)
+		}
+	}
+	if after := db.after(t); after != t.after {
+		return fmt.Errorf("the pages of %s differ from the leader's after transaction %d: their checksum is %016x instead of %016x", db.path, t.seq+1, after, t.after)
+	}
+	return nil
 }
 
 // after returns the sum of the database after a transaction, computed from the pages that
@@ -405,7 +492,10 @@ func (db *database) apply(list []job) {
 					db.count(again)
 				}
 				c := *t
-				c.pgnos, c.images = slices.Clone(t.pgnos), slices.Clone(t.images)
+				c.content = slices.Clone(t.content)
+				for i := range c.content {
+					c.content[i] = slices.Clone(c.content[i])
+				}
 				db.lastApplied = &c
 			}
 		case db.broken != nil:
@@ -439,15 +529,6 @@ func (db *database) receive(t *txn) {
 	}
 	if db.ahead {
 		return // the file already has it
-	}
-	t.sums = make([]uint64, len(t.pgnos))
-	for i, pgno := range t.pgnos {
-		t.sums[i] = pageSum(pgno, t.page(i))
-	}
-	if after := db.after(t); after != t.after {
-		db.fail(fmt.Errorf("the pages of %s differ from the leader's after transaction %d: their checksum is %016x instead of %016x", db.path, t.seq+1, after, t.after))
-		db.keep(t)
-		return
 	}
 	if err := db.write(t); err != nil {
 		db.fail(err)
@@ -487,11 +568,7 @@ func (db *database) redo() error {
 		db.pos.Seq, db.pos.Sum = list[from].seq, total
 		db.lacks.Store(false)
 		for _, t := range list[from:] {
-			t.sums = make([]uint64, len(t.pgnos))
-			for i, pgno := range t.pgnos {
-				t.sums[i] = pageSum(pgno, t.page(i))
-			}
-			if db.pos.Sum != t.before || db.after(t) != t.after {
+			if db.pos.Sum != t.before {
 				err = errors.New("raft's log does not lead from the file to its state")
 			} else if err = db.write(t); err == nil {
 				db.count(t)
@@ -558,12 +635,16 @@ func (db *database) keep(t *txn) {
 	if !db.fetching {
 		return
 	}
-	if db.backBytes += len(t.images); db.backBytes > backlogBytes {
+	c := *t
+	c.content, c.sums, c.changes = nil, nil, slices.Clone(t.changes)
+	for i, change := range c.changes {
+		c.changes[i] = slices.Clone(change)
+		db.backBytes += len(change)
+	}
+	if db.backBytes > backlogBytes {
 		db.backlog, db.backBytes, db.fetching = nil, 0, false // the fetch starts again
 		return
 	}
-	c := *t
-	c.pgnos, c.images = slices.Clone(t.pgnos), slices.Clone(t.images)
 	db.backlog = append(db.backlog, &c)
 }
 
@@ -597,8 +678,14 @@ func (db *database) write(t *txn) error {
 		}
 		time.Sleep(min(time.Duration(try)*100*time.Microsecond, 5*time.Millisecond))
 	}
-	err := errLacks
-	if !db.lacks.Load() {
+	var err error
+	switch {
+	case db.lacks.Load():
+		err = errLacks
+	case t.content == nil:
+		err = db.restore(t)
+	}
+	if err == nil {
 		err = f.write(t)
 	}
 	if uerr := unlock(f.shm, lockWrite); err == nil {

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -77,28 +78,28 @@ type txn struct {
 	pageSize      uint32
 	pages         uint32 // size of the database after
 	pgnos         []uint32
-	images        []byte   // in the order of pgnos
-	sums          []uint64 // of the images; nil if they are not known yet
+	changes       [][]byte // of each page, see appendChange; nil at the leader, which has encoded them
+	encoded       []byte   // the changes, one after the other; only at the leader
+	lengths       []uint32 // of the changes in encoded
+	content       [][]byte // of each page; nil until database.restore
+	sums          []uint64 // of the content; nil if they are not known yet
 }
 
 const txnHeader = 4*8 + 3*4
 
-func (t *txn) page(i int) []byte {
-	return t.images[i*int(t.pageSize) : (i+1)*int(t.pageSize)]
-}
-
 func (t *txn) encode() []byte {
-	p := make([]byte, 0, txnHeader+4*len(t.pgnos)+len(t.images))
+	p := make([]byte, 0, txnHeader+8*len(t.pgnos)+len(t.encoded))
 	for _, v := range []uint64{t.db, t.seq, t.before, t.after} {
 		p = binary.LittleEndian.AppendUint64(p, v)
 	}
 	for _, v := range []uint32{t.pageSize, t.pages, uint32(len(t.pgnos))} {
 		p = binary.LittleEndian.AppendUint32(p, v)
 	}
-	for _, v := range t.pgnos {
+	for i, v := range t.pgnos {
 		p = binary.LittleEndian.AppendUint32(p, v)
+		p = binary.LittleEndian.AppendUint32(p, t.lengths[i])
 	}
-	return append(p, t.images...)
+	return append(p, t.encoded...)
 }
 
 // decodeTxn decodes the output of encode. The transaction refers to p.
@@ -111,18 +112,76 @@ func decodeTxn(p []byte) (*txn, error) {
 		pageSize: binary.LittleEndian.Uint32(p[32:]), pages: binary.LittleEndian.Uint32(p[36:])}
 	n := uint64(binary.LittleEndian.Uint32(p[40:]))
 	p = p[txnHeader:]
-	size := uint64(t.pageSize)
-	if size < 512 || size > 65536 || size&(size-1) != 0 || n == 0 || n > uint64(len(p)) || uint64(len(p)) != n*(4+size) || t.pages == 0 {
+	size := t.pageSize
+	if size < 512 || size > 65536 || size&(size-1) != 0 || n == 0 || 8*n > uint64(len(p)) || t.pages == 0 {
 		return nil, errEntry
 	}
-	t.pgnos = make([]uint32, n)
+	t.pgnos, t.changes = make([]uint32, n), make([][]byte, n)
+	rest := p[8*n:]
 	for i := range t.pgnos {
-		if t.pgnos[i] = binary.LittleEndian.Uint32(p[4*i:]); t.pgnos[i] == 0 {
+		t.pgnos[i] = binary.LittleEndian.Uint32(p[8*i:])
+		length := binary.LittleEndian.Uint32(p[8*i+4:])
+		if t.pgnos[i] == 0 || length > size || uint64(length) > uint64(len(rest)) {
 			return nil, errEntry
 		}
+		t.changes[i], rest = rest[:length:length], rest[length:]
 	}
-	t.images = p[4*n:]
+	if len(rest) > 0 {
+		return nil, errEntry
+	}
 	return t, nil
+}
+
+// appendChange appends the difference between two contents of a page: runs of changed bytes,
+// each with its distance from the end of the run before, and its length. If that would be
+// more than half a page, the change is the page itself. The change is otherwise shorter than a
+// page, so the length tells the form.
+func appendChange(p, old, page []byte) []byte {
+	const chunk = 256
+	differ := func(i int) bool {
+		return i < len(page) && binary.LittleEndian.Uint64(old[i:]) != binary.LittleEndian.Uint64(page[i:])
+	}
+	begin, done := len(p), 0
+	for i := 0; i < len(page); {
+		if i%chunk == 0 && bytes.Equal(old[i:i+chunk], page[i:i+chunk]) {
+			i += chunk
+			continue
+		}
+		if !differ(i) {
+			i += 8
+			continue
+		}
+		end := i + 8
+		for differ(end) || differ(end+8) {
+			end += 8
+		}
+		p = binary.AppendUvarint(p, uint64(i-done))
+		p = binary.AppendUvarint(p, uint64(end-i))
+		p = append(p, page[i:end]...)
+		if len(p)-begin > len(page)/2 {
+			return append(p[:begin], page...)
+		}
+		i, done = end, end
+	}
+	return p
+}
+
+// applyChange applies the output of appendChange that is not a whole page.
+func applyChange(page, change []byte) error {
+	for at := uint64(0); len(change) > 0; {
+		skip, n := binary.Uvarint(change)
+		if n <= 0 || skip > uint64(len(page)) {
+			return errEntry
+		}
+		length, m := binary.Uvarint(change[n:])
+		if change = change[max(n+m, 0):]; m <= 0 || length > uint64(len(change)) || at+skip+length > uint64(len(page)) {
+			return errEntry
+		}
+		at += skip
+		copy(page[at:], change[:length])
+		at, change = at+length, change[length:]
+	}
+	return nil
 }
 
 // fsm is the node as raft's state machine.

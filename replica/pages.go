@@ -274,7 +274,7 @@ func (f *pageFile) write(t *txn) error {
 		begin := len(buf)
 		buf = binary.BigEndian.AppendUint32(buf, pgno)
 		buf = binary.BigEndian.AppendUint32(buf, size)
-		page := t.page(i)
+		page := t.content[i]
 		h.sum = walSum(walSum(h.sum, buf[begin:]), page)
 		buf = binary.BigEndian.AppendUint32(buf, h.salt[0])
 		buf = binary.BigEndian.AppendUint32(buf, h.salt[1])
@@ -298,6 +298,36 @@ func (f *pageFile) write(t *txn) error {
 	h.pages = t.pages
 	f.publish(&h)
 	return nil
+}
+
+// read reads a page of the newest transaction. The caller holds the writer's lock.
+func (f *pageFile) read(pgno uint32, p []byte) error {
+	h, _, err := f.header()
+	if err != nil {
+		return err
+	}
+	m := image{f: f, pageSize: uint32(len(p)), frames: make(map[uint32]uint32)}
+	for last := h.frames; last > 0; {
+		at, pages, n := block(last)
+		if err := f.mapIndex(int(at) + indexBlock); err != nil {
+			return err
+		}
+		numbers, hash := f.index[pages:at+indexHash], f.index[at+indexHash:at+indexBlock]
+		for slot := pgno * 383 % indexSlots; ; slot = (slot + 1) % indexSlots {
+			k := uint32(binary.LittleEndian.Uint16(hash[2*slot:]))
+			if k == 0 {
+				break
+			}
+			if k <= n+1 && binary.LittleEndian.Uint32(numbers[4*(k-1):]) == pgno {
+				m.frames[pgno] = max(m.frames[pgno], last-n+k-1)
+			}
+		}
+		if m.frames[pgno] > 0 {
+			break
+		}
+		last -= n + 1
+	}
+	return m.read(pgno, p)
 }
 
 // keptFrames is the largest buffer that a pageFile keeps for its next write.

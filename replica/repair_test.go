@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -327,4 +328,83 @@ func TestFetchFromNodeThatRecovers(t *testing.T) {
 	if _, err := d.usable(); !errors.Is(err, errRecovering) {
 		t.Errorf("connections: %v", err)
 	}
+}
+
+// TestChanges encodes random changes of pages and applies them. Changes that are not whole must
+// not harm anything but the page.
+func TestChanges(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := mathrand.New(mathrand.NewPCG(seed, 2))
+		size := 512 << r.IntN(8)
+		old := make([]byte, size)
+		rand.Read(old)
+		page := bytes.Clone(old)
+		for range r.IntN(12) {
+			at := r.IntN(size)
+			rand.Read(page[at:min(size, at+r.IntN(1<<r.IntN(12)))])
+		}
+		change := appendChange([]byte("before"), old, page)[len("before"):]
+		if len(change) > size || len(change) == size && !bytes.Equal(change, page) {
+			t.Fatalf("seed %d: the change of a page of %d bytes has %d", seed, size, len(change))
+		}
+		if len(change) == size {
+			continue
+		}
+		if got := bytes.Clone(old); applyChange(got, change) != nil || !bytes.Equal(got, page) {
+			t.Fatalf("seed %d: the change does not lead to the new content", seed)
+		}
+		for range 20 {
+			broken := bytes.Clone(change[:r.IntN(len(change)+1)])
+			if len(broken) > 0 {
+				broken[r.IntN(len(broken))] ^= byte(1 + r.IntN(255))
+			}
+			_ = applyChange(bytes.Clone(old), broken)
+		}
+	}
+}
+
+// TestChangesOfUnknownPages: a follower that does not remember a page reads it from its file,
+// from each block of the WAL's index.
+func TestChangesOfUnknownPages(t *testing.T) {
+	c := newCluster(t, 2, Options{})
+	leader, follower := c.leader(), c.followers()[0]
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, n, x)")
+	reach := func() {
+		pos, err := leader.Position("db")
+		must(t, err)
+		must(t, follower.Wait(t.Context(), pos))
+	}
+	reach()
+	tx, err := open(t, follower, "db", Stale(-1)).BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	var n int
+	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n)) // keeps the WAL from beginning anew
+	rows := func(from, n int) {
+		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) INSERT INTO t SELECT i+%d, 0, randomblob(3500) FROM s", n, from))
+	}
+	rows(0, 40)
+	for i := range 3 {
+		for _, id := range []int{1, 10, 30} {
+			reach()
+			f, err := follower.named("db")
+			must(t, err)
+			f.mu.Lock()
+			f.recent = nil
+			f.mu.Unlock()
+			execAll(t, db, fmt.Sprintf("UPDATE t SET n=n+1 WHERE id=%d", id))
+			reach()
+			if got := value(t, open(t, follower, "db", Stale(-1)), fmt.Sprintf("SELECT n FROM t WHERE id=%d", id)); got != fmt.Sprint(i+1) {
+				t.Errorf("row %d has %s, want %d", id, got, i+1)
+			}
+		}
+		if i == 0 {
+			rows(40, 4500) // the newest frames of the pages are then in the first block
+		}
+	}
+	if s := follower.Stats(); s.Broken != 0 || s.Fetched != 0 {
+		t.Errorf("the follower repaired its file: %+v", s)
+	}
+	c.judge()
 }

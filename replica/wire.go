@@ -180,7 +180,7 @@ const (
 	kindForward = "forward"
 )
 
-const wireVersion = 1
+const wireVersion = 2
 
 // hello begins each connection; welcome answers it.
 type hello struct {
