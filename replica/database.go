@@ -114,7 +114,7 @@ func (db *database) load() error {
 // scan reads the checksums of the file's pages.
 func (db *database) scan() (total uint64, err error) {
 	if db.pages == nil {
-		if db.pages, err = openPages(db.keeperURI(), db.path); err != nil {
+		if db.pages, err = openPages(db.keeperURI(), db.path, &db.node.opts.disk); err != nil {
 			return 0, err
 		}
 		db.node.opened(db)
@@ -655,7 +655,7 @@ const checkpointAfter = 1000
 func (db *database) write(t *txn) error {
 	if db.pages == nil {
 		var err error
-		if db.pages, err = openPages(db.keeperURI(), db.path); err != nil {
+		if db.pages, err = openPages(db.keeperURI(), db.path, &db.node.opts.disk); err != nil {
 			return err
 		}
 		db.node.opened(db)

@@ -121,15 +121,17 @@ type pageFile struct {
 	db, wal, shm *os.File
 	index        []byte // the mapped WAL's index, from its beginning; see mapIndex
 	frames       []byte // the frames of the last write, to be reused
+	path         string
+	disk         *disk
 }
 
 // openPages opens a database by name, through the VFS of the node.
-func openPages(uri, path string) (*pageFile, error) {
+func openPages(uri, path string, d *disk) (*pageFile, error) {
 	c, err := sqlite3.OpenFlags(uri, sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f := &pageFile{keeper: c}
+	f := &pageFile{keeper: c, path: path, disk: d}
 	if err := f.open(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.close())
 	}
@@ -333,7 +335,9 @@ func (f *pageFile) read(pgno uint32, p []byte) error {
 // keptFrames is the largest buffer that a pageFile keeps for its next write.
 const keptFrames = 64 << 10
 
-// writeHeader restarts the WAL. The database has all frames that were in it.
+// writeHeader restarts the WAL. The database has all frames that were in it. The header is
+// synced, as SQLite does it: otherwise a power cut might leave the old header and some of the
+// old frames, which would hide newer pages of the database.
 func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 	h.pageSize = pageSize
 	h.salt = [2]uint32{h.salt[0] + 1, rand.Uint32()}
@@ -346,8 +350,10 @@ func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 	h.sum = walSum([2]uint32{}, p)
 	p = binary.BigEndian.AppendUint32(p, h.sum[0])
 	p = binary.BigEndian.AppendUint32(p, h.sum[1])
-	_, err := f.wal.WriteAt(p, 0)
-	return err
+	if _, err := f.wal.WriteAt(p, 0); err != nil {
+		return err
+	}
+	return f.disk.sync(f.path+"-wal", f.wal.Sync)
 }
 
 // enter enters a frame into the hash table of its block.

@@ -400,7 +400,10 @@ func TestChangesOfUnknownPages(t *testing.T) {
 			}
 		}
 		if i == 0 {
-			rows(40, 4500) // the newest frames of the pages are then in the first block
+			// The newest frames of the pages are then in the first block.
+			for k := range 5 {
+				rows(40+900*k, 900)
+			}
 		}
 	}
 	if s := follower.Stats(); s.Broken != 0 || s.Fetched != 0 {

@@ -597,7 +597,7 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	f, err := openPages(db.keeperURI(), db.path)
+	f, err := openPages(db.keeperURI(), db.path, &n.opts.disk)
 	if err != nil {
 		return nil, nil, Position{}, err
 	}
