@@ -88,7 +88,7 @@ var table = slices.Concat(
 		count("Commits", "transactions of connections of this node"),
 		count("Applied", "transactions of other nodes, written into files"),
 		count("Entries", "raft entries that this node proposed; each holds the commits that waited"),
-		count("Verified", "rounds to the members by which reads were made linearizable"),
+		count("Verified", "checks with a majority for linearizable reads"),
 		count("Forwarded", "statements that this node ran for other nodes"),
 		count("Broken", "databases whose files differed or failed"),
 		count("Redone", "databases that were repaired from raft's log"),

@@ -202,7 +202,7 @@ type Stats struct {
 	Commits   uint64 `json:"commits"`   // transactions of connections of this node
 	Applied   uint64 `json:"applied"`   // transactions of other nodes, written into files
 	Entries   uint64 `json:"entries"`   // raft entries that this node proposed; each holds the commits that waited
-	Verified  uint64 `json:"verified"`  // rounds to the members by which reads were made linearizable
+	Verified  uint64 `json:"verified"`  // checks with a majority for linearizable reads
 	Forwarded uint64 `json:"forwarded"` // statements that this node ran for others
 	Broken    uint64 `json:"broken"`    // databases whose files differed or failed
 	Redone    uint64 `json:"redone"`    // databases that were repaired from raft's log
