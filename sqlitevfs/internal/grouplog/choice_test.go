@@ -31,7 +31,8 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 		least, most int // commits by the log
 	}{
 		{"the log is faster", 100 * time.Microsecond, 200 * time.Microsecond, n * 97 / 100, n},
-		{"the log is a little slower", 103 * time.Microsecond, 100 * time.Microsecond, n * 97 / 100, n},
+		{"the log is faster by a seventh", 100 * time.Microsecond, 114 * time.Microsecond, n * 97 / 100, n},
+		{"the log is a little faster", 95 * time.Microsecond, 100 * time.Microsecond, 0, n * 3 / 100},
 		{"a sync is faster", 150 * time.Microsecond, 100 * time.Microsecond, 0, n * 3 / 100},
 		{"a sync is much slower", 100 * time.Microsecond, 2 * time.Millisecond, n * 97 / 100, n},
 	} {
@@ -54,9 +55,10 @@ func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 			took := 100 * time.Microsecond
 			logged := c.logs()
 			if !logged {
-				if synced++; synced > minSample {
+				if took = 120 * time.Microsecond; synced >= minSample {
 					took /= 2
 				}
+				synced++
 			} else if c.keep > 0 {
 				return &c // the trial has ended
 			}
