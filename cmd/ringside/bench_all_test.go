@@ -32,7 +32,7 @@ func (f *fakeSuite) measure(context.Context, benchTools) (*report.Run, error) {
 	return f.run, f.err
 }
 
-// found is a run of one suite in which the second engine is this much faster.
+// found is a run of one suite in which the second engine is faster by this factor.
 func found(name, workload, base, own string, factor float64) *report.Run {
 	a, b := report.Series{Engine: base}, report.Series{Engine: own}
 	for range 5 {
@@ -89,7 +89,7 @@ func TestAllSuites(t *testing.T) {
 		t.Errorf("findings %+v", f.Choices)
 	}
 	if !strings.Contains(warned.String(), "the machine is busy") || errs.Len() > 0 {
-		t.Errorf("no warning in %q, or one in %q", &warned, &errs)
+		t.Errorf("want a warning in %q and none in %q", &warned, &errs)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAllSuitesFail(t *testing.T) {
 	}
 }
 
-// TestAllConfigured checks the options of the suites that both grids are made of.
+// TestAllConfigured checks the options of the suites of which both grids consist.
 func TestAllConfigured(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		a := &allBench{full: full, dir: t.TempDir()}
@@ -116,7 +116,7 @@ func TestAllConfigured(t *testing.T) {
 	}
 }
 
-// TestReportCommand writes a page of a result file, and refuses what has no samples.
+// TestReportCommand writes a page from a result file, and refuses a file without samples.
 func TestReportCommand(t *testing.T) {
 	dir := t.TempDir()
 	result, page, old := resultFile(t, 1000), filepath.Join(dir, "r.html"), filepath.Join(dir, "old.json")

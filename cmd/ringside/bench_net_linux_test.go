@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestBenchNetEndsWithItsProcesses interrupts a run when server and load are there.
+// TestBenchNetEndsWithItsProcesses interrupts a run after the server and the load generator
+// have started.
 func TestBenchNetEndsWithItsProcesses(t *testing.T) {
 	cmd := program(t, "bench", "net", "--connections", "5", "--size", "10", "--engine", "std", "--duration", "1m")
 	var stdout, stderr bytes.Buffer
@@ -26,13 +27,13 @@ func TestBenchNetEndsWithItsProcesses(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // The exit code is looked at below.
+	_ = cmd.Wait() // The exit code is checked below.
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stderr.String(), "interrupted") || stdout.Len() != 0 {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
 	for _, pid := range children {
 		if !gone(pid) {
-			t.Errorf("process %d is still there", pid)
+			t.Errorf("process %d still runs", pid)
 		}
 	}
 }

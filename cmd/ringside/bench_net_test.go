@@ -66,7 +66,7 @@ func TestBenchNet(t *testing.T) {
 	}
 }
 
-// TestBenchNetWorkloads runs each of the others once.
+// TestBenchNetWorkloads runs each of the other workloads once.
 func TestBenchNetWorkloads(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs the load generator, which needs epoll")

@@ -42,14 +42,14 @@ func TestRingArguments(t *testing.T) {
 	}
 }
 
-// tinyRing are arguments of a run that proves function and measures nothing.
+// tinyRing are arguments of a run that only checks function, not speed.
 func tinyRing(more ...string) []string {
 	return append([]string{
 		"bench", "ring", "--ring", "default", "--batch", "1,16", "--duration", "50ms", "--pairs", "2", "--seed", "7",
 	}, more...)
 }
 
-// needPeer skips where the program in C cannot be compiled.
+// needPeer skips the test where the program in C cannot be compiled.
 func needPeer(t *testing.T) {
 	t.Helper()
 	p, err := liburing.Build(t.Context())
@@ -91,7 +91,7 @@ func TestBenchRing(t *testing.T) {
 	}
 	defer f.Close()
 	if n := benchLines(t, f); n != 8 {
-		t.Errorf("%d benchmark lines of two cells, engines and rounds each", n)
+		t.Errorf("%d benchmark lines, want those of two cells with two engines and two rounds", n)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestBenchRingWithoutCompiler(t *testing.T) {
 		t.Errorf("the missing compiler is not named in\n%s", r.stdout)
 	}
 	if strings.Contains(r.stdout, " vs ") {
-		t.Errorf("ringside is compared to no incumbent in\n%s", r.stdout)
+		t.Errorf("ringside is compared with no other engine in\n%s", r.stdout)
 	}
 }
 

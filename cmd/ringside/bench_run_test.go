@@ -56,7 +56,8 @@ type greedy struct {
 
 func (g *greedy) Space() (dir string, bytes int64) { return g.dir, g.bytes }
 
-// TestRoomIsCheckedFirst looks for room for all suites before any of them runs.
+// TestRoomIsCheckedFirst checks that the space for all suites is checked before any of them
+// runs.
 func TestRoomIsCheckedFirst(t *testing.T) {
 	dir := t.TempDir()
 	a := &allBench{parts: []allPart{{b: &fakeSuite{}}, {b: &greedy{dir: dir, bytes: 4096}}, {b: &greedy{dir: dir, bytes: 1 << 60}}}}

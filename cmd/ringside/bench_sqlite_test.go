@@ -40,7 +40,7 @@ func TestSQLiteArguments(t *testing.T) {
 	}
 }
 
-// tinySQLite are arguments of a run that proves function and measures nothing.
+// tinySQLite are arguments of a run that only checks function, not speed.
 func tinySQLite(dir string, more ...string) []string {
 	return append([]string{
 		"bench", "sqlite", "--dir", dir, "--engine", "default,ringside", "--journal", "wal",
@@ -50,7 +50,7 @@ func tinySQLite(dir string, more ...string) []string {
 
 func TestBenchSQLite(t *testing.T) {
 	if testing.Short() {
-		t.Skip("processes of some seconds: left out with -short")
+		t.Skip("runs processes for several seconds: not with -short")
 	}
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "r.json")
 	r := runProgram(t, tinySQLite(dir, "--workload", "speed,tenants,cold", "--databases", "2", "--cold", "range", "--json", file)...)
@@ -95,10 +95,10 @@ func TestBenchSQLite(t *testing.T) {
 // TestBenchSQLiteWithoutRing measures where the VFS has no ring.
 func TestBenchSQLiteWithoutRing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("processes of some seconds: left out with -short")
+		t.Skip("runs processes for several seconds: not with -short")
 	}
 	t.Setenv(features.EnvBackend, "plain")
-	t.Chdir(t.TempDir()) // A relative --dir does as well.
+	t.Chdir(t.TempDir()) // A relative --dir also works.
 	r := runProgram(t, tinySQLite(".", "--workload", "tenants", "--databases", "1")...)
 	if r.code != exitOK || !strings.Contains(r.stdout, "ringside_1") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)

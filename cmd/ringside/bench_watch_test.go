@@ -46,7 +46,7 @@ func TestWatchArguments(t *testing.T) {
 	}
 }
 
-// tinyWatch are arguments of a run that proves function and measures nothing.
+// tinyWatch are arguments of a run that only checks function, not speed.
 func tinyWatch(t *testing.T, more ...string) []string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -61,7 +61,8 @@ func TestBenchWatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
 	args = append(args, "--idle", "0,50", "--json", file)
 	r := runProgram(t, args...)
-	// A busy machine takes longer to write and to read than to watch: see workload.ErrFloor.
+	// On a busy machine writing and reading take longer than watching: see
+	// workload.ErrFloor.
 	for d := 100 * time.Millisecond; strings.Contains(r.stdout+r.stderr, "measure for longer") && d < 10*time.Second; d *= 2 {
 		r = runProgram(t, append(args, "--duration", d.String())...)
 	}

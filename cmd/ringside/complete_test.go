@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// completions returns the words that a shell would offer, and the directive for the shell's own
-// completion.
+// completions returns the words that a shell would offer, and the directive for the shell's
+// own completion.
 func completions(t *testing.T, args ...string) (words []string, directive string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -59,7 +59,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestWordsAreInTheHelp holds the text of a flag to the words that it takes.
+// TestWordsAreInTheHelp compares the help text of a flag with the words that the flag
+// accepts.
 func TestWordsAreInTheHelp(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	seen := 0
@@ -73,7 +74,7 @@ func TestWordsAreInTheHelp(t *testing.T) {
 			for _, w := range words {
 				seen++
 				if !strings.Contains(f.Usage+cmd.Long, w) {
-					t.Errorf("%s --%s takes %q, and its help does not say so", cmd.CommandPath(), f.Name, w)
+					t.Errorf("%s --%s accepts %q, but its help lacks it", cmd.CommandPath(), f.Name, w)
 				}
 			}
 		})

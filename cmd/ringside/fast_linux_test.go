@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/fastdev"
 )
 
-// needFastDevice skips where there can be none.
+// needFastDevice skips the test where a fast device cannot be made.
 func needFastDevice(t *testing.T) {
 	t.Helper()
 	d, err := fastdev.Make(t.Context(), 1)
@@ -72,7 +72,8 @@ func TestFastDevice(t *testing.T) {
 	eventually(t, "the end of the loop device", func() bool { return len(loopOf(t, cmd.Process.Pid)) == 0 })
 }
 
-// TestFastDeviceIsNeverLeftBehind ends a run in the middle, also without letting it clean up.
+// TestFastDeviceIsNeverLeftBehind ends a run in the middle, also without giving it time to
+// clean up.
 func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 	needFastDevice(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
@@ -91,7 +92,7 @@ func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 			return false
 		})
 		if len(loopOf(t, pid)) == 0 {
-			t.Error("no loop device is there: this test would see nothing left behind")
+			t.Error("no loop device exists: this test would not find one left behind")
 		}
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
@@ -104,7 +105,7 @@ func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 	}
 }
 
-// readsDataFile reports whether the process has a test file open, wherever it lies.
+// readsDataFile reports whether the process has a test file open, in any directory.
 func readsDataFile(pid int) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, fd := range fds {

@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// crashedLog makes a directory as a power cut leaves it: two databases that lack
-// three commits each, which their log holds.
+// crashedLog makes a directory as a power cut leaves it: two databases that lack three
+// commits each, which their log has.
 func crashedLog(t *testing.T) string {
 	t.Helper()
 	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
@@ -132,22 +132,22 @@ func TestLogSalvage(t *testing.T) {
 		}
 	}
 	if n := logRows(t, dir, "b.db"); n != 3 {
-		t.Errorf("%d rows beside the damage", n)
+		t.Errorf("%d rows in the other database", n)
 	}
 	code, out, errs := logCommand(t, "salvage", dir)
 	if code != exitOK || !strings.Contains(out, "the log is "+log+".salvaged-1 now") || !strings.Contains(out, "not replayed: "+filepath.Join(dir, "a.db-wal")) {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if n := logRows(t, dir, "a.db"); n != 0 {
-		t.Errorf("%d rows of the salvaged database, the first was damaged", n)
+		t.Errorf("the salvaged database has %d rows; its first commit was damaged", n)
 	}
 	if code, _, errs := logCommand(t, "inspect", dir); code != exitFailure || !strings.Contains(errs, "has no log") {
 		t.Errorf("afterwards: exit %d, %s", code, errs)
 	}
 }
 
-// TestLogSalvageWithoutHeader finds the commits of a log that has lost both copies
-// of its header.
+// TestLogSalvageWithoutHeader finds the commits of a log that has lost both copies of its
+// header.
 func TestLogSalvageWithoutHeader(t *testing.T) {
 	dir := crashedLog(t)
 	log := filepath.Join(dir, "ringside-wal.log")

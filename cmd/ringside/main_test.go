@@ -19,7 +19,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// programEnv makes the test binary act as the program, workers included.
+// programEnv makes the test binary act as the program, including its workers.
 const programEnv = "RINGSIDE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,8 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	// A program built for the race detector lingers for a second, and each round is a program.
+	// A program built with the race detector takes a second to exit, and each round runs a
+	// program.
 	cmd.Env = append(os.Environ(), programEnv+"=1", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	return cmd
 }
@@ -65,7 +66,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// tiny are arguments of a run that proves function and measures nothing.
+// tiny are arguments of a run that only checks function, not speed.
 func tiny(dir string, more ...string) []string {
 	return append([]string{
 		"bench", "file", "--dir", dir, "--size", "1M", "--duration", "5ms", "--pairs", "2",
@@ -190,7 +191,7 @@ func TestBenchFile(t *testing.T) {
 	}
 	defer f.Close()
 	if n := benchLines(t, f); n == 0 || n%4 != 0 {
-		t.Errorf("%d benchmark lines of two engines in two rounds each", n)
+		t.Errorf("%d benchmark lines, want those of two engines in two rounds", n)
 	}
 }
 
@@ -204,7 +205,8 @@ func checkDocument(t *testing.T, b []byte) {
 	if doc.Host.Seed != 7 || doc.Host.Backend == "" || !doc.Host.Verified || doc.Host.FileBytes != 1<<20 {
 		t.Errorf("host %+v", doc.Host)
 	}
-	// Two blocks by two numbers of goroutines by two engines, hot and, where possible, direct and cold.
+	// Two blocks by two numbers of goroutines by two engines: hot and, where possible,
+	// direct and cold.
 	skipped := map[any]bool{}
 	for _, s := range doc.Skipped {
 		skipped[s.Params["cache"]] = true

@@ -23,7 +23,8 @@ func TestMan(t *testing.T) {
 			t.Errorf("%s: %v, %.80q", name, err, b)
 		}
 	}
-	// Lists: each item is a tagged paragraph, and no line is broken before the terminal's width.
+	// Lists: each item is a tagged paragraph, and no line is broken before the terminal's
+	// width.
 	b, err := os.ReadFile(filepath.Join(dir, "ringside-bench-net.1"))
 	if err != nil {
 		t.Fatal(err)

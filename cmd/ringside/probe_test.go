@@ -72,7 +72,7 @@ func TestProbeHere(t *testing.T) {
 	wantBackends(t, r)
 }
 
-// wantBackends checks that each package that chooses a backend reports it and the reason.
+// wantBackends checks that each package that chooses a backend reports it with the reason.
 func wantBackends(t *testing.T, r probe.Report) {
 	t.Helper()
 	var names []string

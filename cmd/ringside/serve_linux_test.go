@@ -55,7 +55,7 @@ func (s *served) stop(t *testing.T, sig syscall.Signal) int {
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	_ = s.cmd.Wait() // The exit code is looked at.
+	_ = s.cmd.Wait() // The exit code is checked.
 	return s.cmd.ProcessState.ExitCode()
 }
 
@@ -68,7 +68,7 @@ func bigFile(t *testing.T, size int) string {
 	return dir
 }
 
-// dialServe opens a connection and sends the begin of something.
+// dialServe opens a connection and sends the beginning of a request.
 func dialServe(t *testing.T, addr, begin string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -120,14 +120,15 @@ func TestServeLetsDownloadsEnd(t *testing.T) {
 		if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
-		_ = s.cmd.Wait() // The exit code is looked at.
+		_ = s.cmd.Wait() // The exit code is checked.
 		if code := s.cmd.ProcessState.ExitCode(); code != exitOK || s.stderr.Len() != 0 {
 			t.Errorf("exit %d, %s", code, s.stderr.String())
 		}
 	}
 }
 
-// TestServeSecondSignal does not wait for the client that the first signal leaves time.
+// TestServeSecondSignal sends a second signal, after which the program does not wait for
+// the client that the first signal gave time.
 func TestServeSecondSignal(t *testing.T) {
 	s := startServe(t, "", bigFile(t, 64<<20), "--grace", "1m")
 	stalled := dialServe(t, s.Addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -160,7 +161,7 @@ func servesStalled(t *testing.T, r *running, _ string) {
 	t.Helper()
 	addr := servedAt(t, r)
 	var big string
-	for _, v := range r.cmd.Env { // the last one counts, and this process may have one too
+	for _, v := range r.cmd.Env { // the last one counts, because this process may also have one
 		if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok {
 			big = filepath.Join(dir, "big.jpg")
 		}
@@ -173,12 +174,12 @@ func servesStalled(t *testing.T, r *running, _ string) {
 	if _, err := io.ReadFull(dialServe(t, addr, "GET /big.jpg HTTP/1.1\r\nHost: h\r\n\r\n"), status); err != nil || string(status) != want {
 		t.Fatalf("answered %q, %v", status, err)
 	}
-	if err := os.Remove(big); err != nil { // it is open
+	if err := os.Remove(big); err != nil { // the connection is open
 		t.Fatal(err)
 	}
 }
 
-// servedAt reads where the program serves.
+// servedAt reads the address at which the program serves.
 func servedAt(t *testing.T, r *running) string {
 	t.Helper()
 	var s serving
@@ -188,7 +189,7 @@ func servedAt(t *testing.T, r *running) string {
 	return s.Addr
 }
 
-// TestServeCutsOff ends with a client that does not read on.
+// TestServeCutsOff ends the program with a client that stops reading.
 func TestServeCutsOff(t *testing.T) {
 	s := startServe(t, "", bigFile(t, 64<<20), "--grace", "10ms")
 	res, err := http.Get(s.URL + "big.jpg")

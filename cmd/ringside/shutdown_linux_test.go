@@ -19,8 +19,8 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every command")
 	}
-	// Either has the same effect, and a run takes a second: others of bench file are in
-	// TestSignalsCleanUp.
+	// Both signals have the same effect, and a run takes a second: TestSignalsCleanUp has
+	// further signals for bench file.
 	interrupt, terminate := []syscall.Signal{syscall.SIGINT}, []syscall.Signal{syscall.SIGTERM}
 	both := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 	long := []string{"--duration", "1m", "--json", "OUT/r.json"}
@@ -62,11 +62,11 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 					t.Fatal(err)
 				}
 				stuck := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() })
-				_ = r.cmd.Wait() // the code is looked at below
+				_ = r.cmd.Wait() // the code is checked below
 				stuck.Stop()
 				t.Logf("ended in %v", time.Since(begin).Round(time.Millisecond))
 				if code := r.cmd.ProcessState.ExitCode(); code != tc.code {
-					t.Errorf("exit %d instead of %d: %s", code, tc.code, r.stderr.String())
+					t.Errorf("exit %d, want %d: %s", code, tc.code, r.stderr.String())
 				}
 				eventually(t, "the end of its processes", func() bool { return !slices.ContainsFunc(children, isThere) })
 				wantEmpty(t, dir)
@@ -76,8 +76,8 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 	}
 }
 
-// startCommand starts the program with a directory of its own for temporary files. Its
-// standard output is a pipe without a reader.
+// startCommand starts the program with its own directory for temporary files. Its standard
+// output is a pipe without a reader.
 func startCommand(t *testing.T, dir string, args []string) *running {
 	t.Helper()
 	r := &running{cmd: program(t, args...)}
@@ -98,7 +98,7 @@ func startCommand(t *testing.T, dir string, args []string) *running {
 
 func isThere(pid int) bool { return !gone(pid) }
 
-// hasWorker waits until one process has been working for the program for a while.
+// hasWorker waits until one process has worked for the program for a while.
 func hasWorker(t *testing.T, r *running, _ string) {
 	t.Helper()
 	seen := map[int]int{}
@@ -129,14 +129,14 @@ func writesFile(t *testing.T, r *running, _ string) {
 	})
 }
 
-// ended reports whether the program is over, and only waits to be asked for its code.
+// ended reports whether the program has ended and only waits for its exit code to be read.
 func (r *running) ended() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
 	_, state, ok := strings.Cut(string(b), ") ")
 	return err != nil || !ok || strings.HasPrefix(state, "Z")
 }
 
-// pipeIsRead waits until the program has the pipe open, which has no writer.
+// pipeIsRead waits until the program has opened the pipe, which has no writer.
 func pipeIsRead(t *testing.T, _ *running, pipe string) {
 	t.Helper()
 	eventually(t, "a reader", func() bool {
@@ -149,7 +149,7 @@ func pipeIsRead(t *testing.T, _ *running, pipe string) {
 	})
 }
 
-// writes waits for the first byte of more than the pipe holds.
+// writes waits for the first byte of an output that is larger than the pipe.
 func writes(t *testing.T, r *running, _ string) {
 	t.Helper()
 	const setPipeSize = 1031 // F_SETPIPE_SZ

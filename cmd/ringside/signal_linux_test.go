@@ -31,7 +31,7 @@ type running struct {
 	cmd            *exec.Cmd
 	worker         int
 	stdout, stderr bytes.Buffer
-	out            *os.File // in the place of stdout, to be read by hand
+	out            *os.File // replaces stdout, to be read by hand
 }
 
 // startMeasuring starts the program and waits until one of its workers has the test file open.
@@ -59,7 +59,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("%s did not happen in time", what)
 		}
 	}
 }
@@ -71,9 +71,10 @@ func childrenOf(pid int) []int {
 	for _, path := range stats {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			continue // It has ended.
+			continue // The process has ended.
 		}
-		// The name in parentheses may hold anything; state and parent follow the last one.
+		// The name in parentheses may contain anything; state and parent follow the last
+		// parenthesis.
 		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')'):]), " ")
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
@@ -95,8 +96,8 @@ func hasOpen(pid int, dir string) bool {
 	return false
 }
 
-// gone reports whether a process has ended, even if its parent does not wait for it, as where init
-// takes no orphans up.
+// gone reports whether a process has ended, even if its parent does not wait for it, as
+// where init does not adopt orphans.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	state := stat[bytes.LastIndexByte(stat, ')')+1:]
@@ -115,17 +116,17 @@ func TestSignalsCleanUp(t *testing.T) {
 			if err := r.cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			_ = r.cmd.Wait() // The exit code is looked at below.
+			_ = r.cmd.Wait() // The exit code is checked below.
 			if code := r.cmd.ProcessState.ExitCode(); code != exitInterrupted {
 				t.Errorf("exit %d: %s", code, r.stderr.String())
 			}
-			// With "0 of 1 cells", or what came before them: both workers open the file.
+			// With "0 of 1 cells", or earlier output: both workers open the file.
 			if !strings.Contains(r.stderr.String(), "ringside: interrupted: ") || strings.Contains(r.stderr.String(), "context canceled") || r.stdout.Len() != 0 {
 				t.Errorf("stdout %q, stderr %q", r.stdout.String(), r.stderr.String())
 			}
 			wantEmpty(t, dir)
 			if !gone(r.worker) {
-				t.Errorf("worker %d is still there", r.worker)
+				t.Errorf("worker %d still runs", r.worker)
 			}
 			if b, err := os.ReadFile(kept); err != nil || string(b) != "earlier result" {
 				t.Errorf("the earlier result is now %q, %v", b, err)
@@ -140,7 +141,7 @@ func TestSignalsCleanUp(t *testing.T) {
 func TestNextRunSweepsAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	r := startMeasuring(t, dir, endless(dir)...)
-	// While its owner lives the file is safe from another run.
+	// While its owner runs, another run does not remove the file.
 	if other := runProgram(t, tiny(dir)...); other.code != exitOK || strings.Contains(other.stdout+other.stderr, "removed") {
 		t.Errorf("exit %d: %s", other.code, other.stderr)
 	}
@@ -160,7 +161,7 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestFileSizeLimit meets the end of what may be written in the middle of the file.
+// TestFileSizeLimit reaches the limit on the file's size in the middle of the file.
 func TestFileSizeLimit(t *testing.T) {
 	dir := t.TempDir()
 	cmd := program(t, tiny(dir)...)

@@ -26,7 +26,7 @@ func TestSoak(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestSoakReplay plays one scenario.
+// TestSoakReplay replays one scenario.
 func TestSoakReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads the machine")
@@ -70,7 +70,7 @@ func TestSoakInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewReader(out)
-		first, err := lines.ReadString('\n') // it has begun
+		first, err := lines.ReadString('\n') // the round has begun
 		if err != nil {
 			t.Error(err)
 		}
@@ -84,7 +84,7 @@ func TestSoakInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest, _ := io.ReadAll(lines)
-		_ = cmd.Wait() // The exit code is looked at below.
+		_ = cmd.Wait() // The exit code is checked below.
 		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(string(rest), "all was well until then") {
 			t.Errorf("%v: exit %d\n%s%s%s", sig, code, first, rest, said.String())
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/soak"
 )
 
-// TestSoakExitCodes runs the command on summaries that a run may end with.
+// TestSoakExitCodes runs the command on all summaries with which a run may end.
 func TestSoakExitCodes(t *testing.T) {
 	for _, tc := range []struct {
 		sum  *soak.Summary
@@ -34,7 +34,7 @@ func TestSoakExitCodes(t *testing.T) {
 			var out bytes.Buffer
 			cmd.SetOut(&out)
 			if err := s.execute(cmd); fmt.Sprint(err) != tc.want {
-				t.Errorf("%+v: %v instead of %s", tc.sum, err, tc.want)
+				t.Errorf("%+v: got %v, want %s", tc.sum, err, tc.want)
 			}
 			if !asJSON && !strings.Contains(out.String(), tc.says) || asJSON && tc.sum != nil && !json.Valid(out.Bytes()) {
 				t.Errorf("%q is not in %q", tc.says, out.String())

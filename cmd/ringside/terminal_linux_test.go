@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns both ends of a pseudo terminal.
+// openTerminal returns both ends of a pseudo-terminal.
 func openTerminal(t *testing.T) (outside, inside *os.File) {
 	t.Helper()
 	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -37,7 +37,7 @@ func openTerminal(t *testing.T) (outside, inside *os.File) {
 	return outside, inside
 }
 
-// onTerminal runs the program with its output on a terminal and returns what appeared there.
+// onTerminal runs the program with its output on a terminal and returns the output.
 func onTerminal(t *testing.T, args []string, env ...string) string {
 	t.Helper()
 	outside, inside := openTerminal(t)
@@ -47,9 +47,9 @@ func onTerminal(t *testing.T, args []string, env ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = inside.Close() // The program has its own.
+	_ = inside.Close() // The program has its own copy.
 	var screen bytes.Buffer
-	_, _ = screen.ReadFrom(outside) // It ends with EIO when the program does.
+	_, _ = screen.ReadFrom(outside) // The read ends with EIO when the program ends.
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, screen.String())
 	}
@@ -66,7 +66,7 @@ func TestTerminalGetsProgressAndColour(t *testing.T) {
 		t.Errorf("no bold title in %q", screen)
 	}
 	if screen = onTerminal(t, args, "NO_COLOR=1"); strings.Contains(screen, "\x1b[1m") {
-		t.Errorf("colour in spite of NO_COLOR: %q", screen)
+		t.Errorf("colour although NO_COLOR is set: %q", screen)
 	}
 	if screen = onTerminal(t, args, "TERM=dumb"); strings.Contains(screen, "\x1b") {
 		t.Errorf("control sequences on a dumb terminal: %q", screen)

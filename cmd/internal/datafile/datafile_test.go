@@ -18,7 +18,7 @@ func TestPatternFindsEveryKindOfDamage(t *testing.T) {
 	p := make([]byte, 4*UnitSize)
 	Fill(p, seed, off)
 	if err := errors.Join(Check(p, seed, off), CheckStamps(p, seed, off)); err != nil {
-		t.Fatalf("good content refused: %v", err)
+		t.Fatalf("valid content was refused: %v", err)
 	}
 	var mismatch *MismatchError
 	if err := Check(p, seed, off+UnitSize); !errors.As(err, &mismatch) || mismatch.Offset != off+UnitSize {
@@ -69,7 +69,7 @@ func TestCreateAndRemove(t *testing.T) {
 		t.Error(err)
 	}
 	if err := ReadIn(t.Context(), d.Path(), size+1); err == nil {
-		t.Error("more bytes were read than there are")
+		t.Error("more bytes were read than the file has")
 	}
 	if err := d.Remove(); err != nil {
 		t.Error(err)
@@ -100,7 +100,7 @@ func TestCreateRefusesOddSizes(t *testing.T) {
 
 func TestSizeOfRefusesOtherThings(t *testing.T) {
 	if _, err := SizeOf(t.TempDir()); err == nil {
-		t.Error("a directory has a size")
+		t.Error("SizeOf accepted a directory")
 	}
 }
 

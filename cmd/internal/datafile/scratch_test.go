@@ -26,7 +26,7 @@ func TestScratchGoesWithItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if swept, err := Sweep(dir); err != nil || len(swept) != 0 {
-		t.Errorf("swept while it is in use: %v, %v", swept, err)
+		t.Errorf("a directory in use was swept: %v, %v", swept, err)
 	}
 	if err := d.Remove(); err != nil {
 		t.Error(err)
@@ -48,7 +48,7 @@ func TestSweepTakesScratchOfDeadRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, dead+".dat"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The sweep takes the file first, and then the directory that is left without one.
+	// The sweep removes the file first, and then the directory, which is empty then.
 	swept, err := Sweep(dir)
 	if err != nil || !slices.Contains(swept, ours) || len(swept) != 2 {
 		t.Errorf("swept %v, %v", swept, err)

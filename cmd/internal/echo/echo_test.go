@@ -62,7 +62,7 @@ func asRole(t *testing.T, role string) []string {
 		t.Fatal(err)
 	}
 	needProgram(t, "env")
-	// The race detector would wait a second at each exit.
+	// With the race detector each exit would take a second.
 	return []string{"env", roleEnv + "=" + role, "GORACE=atexit_sleep_ms=0", self}
 }
 
@@ -158,12 +158,12 @@ func TestRound(t *testing.T) {
 	defer cancel()
 	job.Measure = time.Minute
 	if _, err := r.Round(ctx, Setup{Engine: NameStd}, job); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a context that ends: %v", err)
+		t.Errorf("a cancelled context: %v", err)
 	}
 }
 
-// longEnough doubles the window, in which little happens on a busy machine, until
-// the round is as it should be.
+// longEnough doubles the window, in which little happens on a busy machine, until the round
+// succeeds.
 func longEnough(t *testing.T, r Runner, setup Setup, job loadgen.Job, ok func(Sample) bool) {
 	t.Helper()
 	for ; ; job.Measure *= 2 {
@@ -191,7 +191,7 @@ func TestRoundsOfGoServers(t *testing.T) {
 		})
 	}
 	if _, err := r.Round(t.Context(), Setup{Engine: NameEvent, HTTP: 500}, web); err == nil {
-		t.Error("an engine without a net.Listener serves HTTP")
+		t.Error("an engine without a net.Listener was accepted for HTTP")
 	}
 }
 
@@ -248,7 +248,7 @@ func TestIdle(t *testing.T) {
 	defer cancel()
 	job.Window = time.Minute
 	if _, err := r.Idle(ctx, Setup{Engine: NameStd}, job); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a context that ends: %v", err)
+		t.Errorf("a cancelled context: %v", err)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestWork(t *testing.T) {
 	begin := time.Now()
 	Work{Spins: 10, Sleep: time.Millisecond}.do()
 	if time.Since(begin) < time.Millisecond {
-		t.Error("it did not sleep")
+		t.Error("Sleep returned at once")
 	}
 }
 

@@ -50,6 +50,6 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if _, err := Start(Setup{Engine: NameEvent, Files: dir}); err == nil {
-		t.Error("the echo server takes files")
+		t.Error("the echo server accepted files")
 	}
 }

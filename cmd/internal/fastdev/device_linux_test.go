@@ -34,11 +34,11 @@ func makeAndWait() {
 		os.Exit(1)
 	}
 	fmt.Println(d.Dir())
-	_, _ = io.Copy(io.Discard, os.Stdin) // Until the parent dies, should it fail to kill.
+	_, _ = io.Copy(io.Discard, os.Stdin) // Until the parent ends, in case it fails to kill this process.
 	os.Exit(0)
 }
 
-// needDevice skips where a fast device cannot be had.
+// needDevice skips the test where a fast device cannot be made.
 func needDevice(t *testing.T) *Device {
 	t.Helper()
 	d, err := Make(t.Context(), 1)
@@ -71,7 +71,7 @@ func eventuallyGone(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); backed(t, pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the loop device is still there")
+			t.Fatal("the loop device still exists")
 		}
 	}
 }
@@ -79,7 +79,7 @@ func eventuallyGone(t *testing.T, pid int) {
 func TestDevice(t *testing.T) {
 	d := needDevice(t)
 	if !backed(t, os.Getpid()) {
-		t.Error("no loop device has our file: this test would see nothing left behind")
+		t.Error("no loop device has the file: this test would not find one left behind")
 	}
 	if fs := d.Filesystem(); fs != "xfs" && (fs != "ext4" || !strings.Contains(d.Note(), "xfsprogs")) {
 		t.Errorf("file system %q, note %q", fs, d.Note())
@@ -106,7 +106,8 @@ func TestDevice(t *testing.T) {
 	eventuallyGone(t, os.Getpid())
 }
 
-// TestKilled leaves nothing behind although the process cannot clean up.
+// TestKilled checks that a process that is killed, and cannot clean up, leaves nothing
+// behind.
 func TestKilled(t *testing.T) {
 	if err := needDevice(t).Close(); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestKilled(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	pid := cmd.Process.Pid
 	if err != nil || !strings.HasPrefix(line, fmt.Sprintf("/proc/%d/", pid)) || !backed(t, pid) {
-		t.Errorf("the process said %q, %v; device made: %v", line, err, backed(t, pid))
+		t.Errorf("the process printed %q, %v; device made: %v", line, err, backed(t, pid))
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)

@@ -19,7 +19,7 @@ import (
 // the header.
 const huge = 16 << 20
 
-// download is a response of which the header has been read.
+// download is a response whose header has been read.
 type download struct {
 	*http.Response
 	conn net.Conn
@@ -42,14 +42,14 @@ func begin(t *testing.T, addr, path string) download {
 	return download{res, c}
 }
 
-// allIs reads and compares; it returns how many bytes were read.
+// allIs reads and compares the rest; it returns how many bytes were read.
 func allIs(t *testing.T, r io.Reader, want byte) (n int64, err error) {
 	t.Helper()
 	buf, same := make([]byte, 1<<20), bytes.Repeat([]byte{want}, 1<<20)
 	for {
 		m, err := r.Read(buf)
 		if !bytes.Equal(buf[:m], same[:m]) {
-			t.Errorf("other bytes after %d", n)
+			t.Errorf("wrong data after %d bytes", n)
 		}
 		if n += int64(m); err != nil {
 			return n, err
@@ -77,8 +77,8 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// TestFileGrowsOrIsReplaced checks that the announced content is sent although the file changes
-// meanwhile.
+// TestFileGrowsOrIsReplaced checks that the announced content is sent although the file
+// changes meanwhile.
 func TestFileGrowsOrIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"grows": func(path string) error {
@@ -118,7 +118,8 @@ func TestFileGrowsOrIsReplaced(t *testing.T) {
 	}
 }
 
-// TestSmallFileShrinks cuts off a file between the look at it and the reading of it.
+// TestSmallFileShrinks truncates a file after the server has read its size and before it
+// reads the content.
 func TestSmallFileShrinks(t *testing.T) {
 	for _, left := range []int64{0, 7} {
 		dir := tree(t, map[string]string{"f.jpg": strings.Repeat("x", 5000)})
@@ -141,7 +142,7 @@ func TestSmallFileShrinks(t *testing.T) {
 		}))
 		down := begin(t, addr, "/f.jpg")
 		if n, err := allIs(t, down.Body, 'x'); n != left || !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%d bytes of %d, %v", n, left, err)
+			t.Errorf("got %d of %d bytes, %v", n, left, err)
 		}
 	}
 }

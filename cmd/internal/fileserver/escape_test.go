@@ -53,11 +53,11 @@ func TestStaysInside(t *testing.T) {
 		t.Errorf("list %s", list)
 	}
 	if a := ask(t, start(t, dir, Options{Dotfiles: true}), "GET", "/sub/.env", nil); a.status != 200 || a.body != secret {
-		t.Errorf("a dotfile that is wanted: %+v", a)
+		t.Errorf("a dotfile that is allowed: %+v", a)
 	}
 }
 
-// TestRace renames a directory and a link to outside over each other while files below are asked for.
+// TestRace exchanges a directory with a link to outside while files below are requested.
 func TestRace(t *testing.T) {
 	const secret = "a secret"
 	outside := tree(t, map[string]string{"f.txt": secret})

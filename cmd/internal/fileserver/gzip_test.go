@@ -80,7 +80,7 @@ func TestGzip(t *testing.T) {
 			t.Errorf("a range of another representation: %d %v", a.status, a.header)
 		}
 		if a := ask(t, addr, "GET", "/beside.css", accept); unzip(t, a.body) != "made by somebody" || a.header.Get("Content-Type") != "text/css; charset=utf-8" {
-			t.Errorf("beside: %v", a.header)
+			t.Errorf("with a compressed file: %v", a.header)
 		}
 		if a := ask(t, addr, "GET", "/stale.css", accept); unzip(t, a.body) != text {
 			t.Errorf("stale: %v", a.header)
@@ -118,16 +118,16 @@ func TestGzipCache(t *testing.T) {
 		c.get(key(i), big)
 	}
 	if c.bytes > gzipKeep || len(c.entries) != c.recent.Len() || c.entries[key(5)] == nil || c.entries[key(0)] != nil {
-		t.Errorf("%d bytes in %d entries", c.bytes, len(c.entries))
+		t.Errorf("the cache has %d bytes in %d entries", c.bytes, len(c.entries))
 	}
 	if c.get(key(5), big) == nil || made != 6 {
 		t.Errorf("made %d", made)
 	}
 	if c.get(key(9), func() ([]byte, bool) { return nil, false }) != nil || c.entries[key(9)] != nil || len(c.busy) != 0 {
-		t.Error("a failure is kept")
+		t.Error("a failed compression was cached")
 	}
 	again := 0
-	for range 2 { // What does not pay is remembered.
+	for range 2 { // A file that does not shrink is remembered.
 		c.get(key(10), func() ([]byte, bool) { again++; return nil, true })
 	}
 	if again != 1 {
@@ -148,7 +148,7 @@ func TestChanges(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			if a := ask(t, addr, http.MethodGet, "/f.txt", nil); a.status != status || status == 200 && a.body != body {
-				t.Errorf("%d %q instead of %d %q", a.status, a.body, status, body)
+				t.Errorf("got %d %q, want %d %q", a.status, a.body, status, body)
 			}
 		}
 	}
@@ -242,12 +242,12 @@ func TestGzipOfReplacedFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				switch {
-				case i%3 == 0 || settle < 0: // a link: the inodes of all stay in use
+				case i%3 == 0 || settle < 0: // a link keeps the inodes of all files in use
 					_ = os.Remove(path)
 					err = os.Link(next, path)
 				case i%3 == 1:
 					err = os.Rename(next, path)
-				default: // in place, in the same moment
+				default: // in place, at the same moment
 					if err = os.WriteFile(path, []byte(text), 0o644); err == nil {
 						err = os.Chtimes(path, stamp, stamp)
 					}
@@ -261,7 +261,7 @@ func TestGzipOfReplacedFiles(t *testing.T) {
 						t.Fatalf("%v", a.header)
 					}
 					if got, want := unzip(t, a.body), ask(t, theirs, "GET", "/f.txt", nil).body; got != want {
-						t.Fatalf("file %d: %q instead of %q", i, got[:20], want[:20])
+						t.Fatalf("file %d: got %q, want %q", i, got[:20], want[:20])
 					}
 				}
 			}

@@ -20,8 +20,8 @@ import (
 
 var hrefs = regexp.MustCompile(`<a href="([^"]*)">([^<]*)</a>`)
 
-// TestListLeadsToFiles gives files names that mean something in URLs, HTML or headers, and follows each link
-// of the list as a browser does.
+// TestListLeadsToFiles uses file names with a meaning in URLs, HTML or headers, and follows
+// each link of the list as a browser does.
 func TestListLeadsToFiles(t *testing.T) {
 	dir := t.TempDir()
 	names := map[string]bool{}
@@ -29,7 +29,7 @@ func TestListLeadsToFiles(t *testing.T) {
 		"plain", "a b", " lead", "trail ", "%2e%2e", "%00", "50%", "%zz", "a?b=c", "a#b", "a&amp;b", "<script>alert(1)<\u2044script>", `"><img src=x onerror=alert(1)>`, "'", "`",
 		"javascript:alert(1)", "data:text,x", "http:", "...", "..a", "a..", "~", "{{.}}", "a\nb", "a\r\nSet-Cookie: x", "a\tb", "\u202egpj.exe", "ä", "a\\b", "\\\\host\\x", ";x", "a;b", "*", "|", "-", "--", "+",
 	} {
-		if os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644) == nil { // else the system has no such names
+		if os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644) == nil { // otherwise the system does not permit such names
 			names[name] = !strings.HasPrefix(name, ".")
 		}
 	}
@@ -58,7 +58,7 @@ func TestListLeadsToFiles(t *testing.T) {
 	}
 }
 
-// TestListOfBytes lists a name that is no text.
+// TestListOfBytes lists a name that is not valid text.
 func TestListOfBytes(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "\xff<b>"), nil, 0o644); err != nil {
@@ -86,7 +86,7 @@ func TestManyRanges(t *testing.T) {
 		"bytes=9223372036854775807-":                   416,
 		"bytes=0-9223372036854775807":                  206,
 		"bytes=0-18446744073709551616":                 416,
-		"bytes=-0":                                     206, // as package net/http: nothing
+		"bytes=-0":                                     206, // as package net/http does: no range
 		"bytes=1-2\t, \t3-4":                           206,
 		"bytes=--1":                                    416,
 		"bytes=0x1-2":                                  416,
@@ -95,7 +95,7 @@ func TestManyRanges(t *testing.T) {
 	} {
 		a := ask(t, addr, "GET", "/f.jpg", http.Header{"Range": {ranges}})
 		if a.status != want || len(a.body) > 3*size {
-			t.Errorf("%.40s: %d instead of %d, %d bytes", ranges, a.status, want, len(a.body))
+			t.Errorf("%.40s: status %d, want %d; %d bytes", ranges, a.status, want, len(a.body))
 		}
 	}
 }
@@ -117,7 +117,8 @@ func TestNothingShrinksTwice(t *testing.T) {
 	}
 }
 
-// TestCompressedOutside has what lies beside a file, and is not to be served, under the name of its compressed form.
+// TestCompressedOutside has a file outside of the directory under the name of the
+// compressed form of a file inside: it must not be served.
 func TestCompressedOutside(t *testing.T) {
 	const secret = "a secret"
 	text := strings.Repeat("text. ", 1000)
@@ -152,12 +153,12 @@ func TestDrippingClient(t *testing.T) {
 		}
 	}
 	if isTimeout(err) {
-		t.Error("the connection is kept")
+		t.Error("the connection is still open")
 	}
 }
 
-// TestEndWithSilentClients does not wait for connections on which no answer is under way, and does not call
-// them cut off.
+// TestEndWithSilentClients checks that Shutdown does not wait for connections without a
+// response in progress, and does not report them as cut off.
 func TestEndWithSilentClients(t *testing.T) {
 	for _, grace := range []time.Duration{0, patience} {
 		s, addr, served := running(t, tree(t, map[string]string{"f.txt": "text"}), func(*Server) {})
@@ -183,7 +184,7 @@ func TestEndWithSilentClients(t *testing.T) {
 		}
 		t.Logf("ended in %v", time.Since(begin).Round(time.Millisecond))
 		if grace > 0 && (late.Err() != nil || !s.phases.ended) {
-			t.Error("net/http was left to wait")
+			t.Error("net/http still waits")
 		}
 		cancel()
 		if err := <-served; err != nil {
@@ -191,18 +192,18 @@ func TestEndWithSilentClients(t *testing.T) {
 		}
 		for i, c := range conns {
 			if _, err := io.ReadAll(c); isTimeout(err) {
-				t.Errorf("connection %d is kept", i)
+				t.Errorf("connection %d is still open", i)
 			}
 		}
 	}
 }
 
-// idle waits until no answer is under way.
+// idle waits until no response is in progress.
 func idle(t *testing.T, s *Server) {
 	t.Helper()
 	for end := time.Now().Add(patience); s.phases.answering.Load() != 0; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatal("an answer does not end")
+			t.Fatal("a response does not end")
 		}
 	}
 }

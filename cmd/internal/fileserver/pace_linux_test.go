@@ -18,7 +18,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// slowConn is a connection whose client takes its time: wait is called in the place of waiting for room.
+// slowConn is a connection with a slow client: wait is called instead of waiting for space.
 type slowConn struct {
 	net.Conn
 	fd        int
@@ -45,7 +45,7 @@ func (r slowRaw) Write(f func(fd uintptr) bool) error {
 	return nil
 }
 
-// slowTransfer prepares sending a file to a client who reads when wait does.
+// slowTransfer prepares sending a file to a client that reads when wait does.
 func slowTransfer(t *testing.T, size int) (c *conn, slow *slowConn, peer int, r *fileRange) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "f")
@@ -65,8 +65,8 @@ func slowTransfer(t *testing.T, size int) (c *conn, slow *slowConn, peer int, r 
 	return &conn{Conn: slow}, slow, fds[1], &fileRange{f, 0, int64(size)}
 }
 
-// TestSlowButSteadyClient takes a little whenever its minute is nearly over: it is not given up. A client
-// that takes nothing gets no more time.
+// TestSlowButSteadyClient reads a little whenever its minute is nearly over: the transfer
+// continues. A client that reads nothing gets no more time.
 func TestSlowButSteadyClient(t *testing.T) {
 	const size = 4 << 20
 	c, slow, peer, r := slowTransfer(t, size)
@@ -76,7 +76,7 @@ func TestSlowButSteadyClient(t *testing.T) {
 		for {
 			n, err := unix.Read(peer, buf)
 			if err != nil {
-				return // that was all
+				return // the client reads no more
 			}
 			took += n
 		}
@@ -88,7 +88,7 @@ func TestSlowButSteadyClient(t *testing.T) {
 		c.until = time.Now() // nearly
 		given = slow.deadlines
 		if waits++; waits%2 == 1 {
-			return nil // woken for nothing
+			return nil // a spurious wakeup
 		}
 		take()
 		return nil
@@ -122,7 +122,7 @@ func TestSlowClientOfMemory(t *testing.T) {
 	}
 }
 
-// TestSlowStream is the same where something lies between, such as HTTP/2.
+// TestSlowStream does the same through another layer, such as HTTP/2.
 func TestSlowStream(t *testing.T) {
 	w := &slowStream{ResponseRecorder: httptest.NewRecorder()}
 	n, err := (&response{w, nil}).sendBytes(make([]byte, 10*chunk+1))
@@ -138,7 +138,7 @@ type slowStream struct {
 
 func (s *slowStream) SetWriteDeadline(time.Time) error { s.deadlines++; return nil }
 
-// TestCloseEndsTransfer closes the connection while something is sent.
+// TestCloseEndsTransfer closes the connection during a transfer.
 func TestCloseEndsTransfer(t *testing.T) {
 	c, slow, _, r := slowTransfer(t, 4<<20)
 	slow.wait = c.Close
@@ -150,10 +150,10 @@ func TestCloseEndsTransfer(t *testing.T) {
 	}
 }
 
-// TestNoSendfile sends to something that sendfile does not take.
+// TestNoSendfile sends to a destination that does not accept sendfile.
 func TestNoSendfile(t *testing.T) {
 	c, slow, _, r := slowTransfer(t, 300_000)
-	// A socket of whatever kind takes sendfile; a file that is written at its end does not.
+	// Every kind of socket accepts sendfile; a file opened with O_APPEND does not.
 	file, err := os.OpenFile(filepath.Join(t.TempDir(), "out"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestNoSendfile(t *testing.T) {
 	}
 }
 
-// copies is a connection that is written to as a file.
+// copies is a connection that is written as a file is.
 type copies struct{ io.Writer }
 
 func (copies) Read([]byte) (int, error)         { return 0, io.EOF }

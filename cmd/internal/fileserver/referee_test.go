@@ -20,7 +20,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// stamp is when all test files were changed last.
+// stamp is the modification time of all test files.
 var stamp = time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
 
 // tree makes a directory with these files.
@@ -105,7 +105,7 @@ var client = &http.Client{
 
 var boundary = regexp.MustCompile(`[0-9a-f]{60}`)
 
-// comparable leaves out what must differ.
+// comparable removes what must differ.
 func (a answer) comparable() answer {
 	h := maps.Clone(a.header)
 	for _, name := range []string{"Date", "Vary", "X-Content-Type-Options"} {
@@ -119,7 +119,7 @@ func (a answer) comparable() answer {
 	}
 	body := a.body
 	if a.status >= 400 {
-		body = "an error" // in words of ours
+		body = "an error" // the text is that of this server
 		h.Del("Content-Length")
 	}
 	return answer{a.status, h, boundary.ReplaceAllString(body, "B")}
@@ -149,7 +149,7 @@ func TestLikeFileServer(t *testing.T) {
 	defer h.Close()
 	referee := http.FileServer(http.Dir(dir))
 	theirs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// It takes an entity tag where there is one, and has none of its own.
+		// net/http uses the entity tag of a response, and makes none itself.
 		if name, err := h.name(r.URL.Path); err == nil {
 			if strings.HasSuffix(r.URL.Path, "/") {
 				name = filepath.Join(name, indexPage)
@@ -240,7 +240,7 @@ func TestKeepsConnections(t *testing.T) {
 			}
 			var body bytes.Buffer
 			if _, err := body.ReadFrom(res.Body); err != nil || body.String() != files[name] {
-				t.Fatalf("%s: %d bytes of %d, %v", name, body.Len(), len(files[name]), err)
+				t.Fatalf("%s: got %d of %d bytes, %v", name, body.Len(), len(files[name]), err)
 			}
 		}
 	}

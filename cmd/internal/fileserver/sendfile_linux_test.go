@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLongFileFromDisk sends a file that the page cache does not hold, or of which it holds some parts.
+// TestLongFileFromDisk sends a file that is not in the page cache, or only in parts.
 func TestLongFileFromDisk(t *testing.T) {
 	want := make([]byte, 8<<20+12345)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(want)
@@ -33,7 +33,7 @@ func TestLongFileFromDisk(t *testing.T) {
 	}
 	addr := start(t, dir, Options{})
 	for name, keep := range map[string][]int64{"all": nil, "none": {0}, "ends": {0, sendMax - 4096, sendMax, 2*sendMax - 4096}} {
-		if keep != nil { // a hint, which some file systems do not take
+		if keep != nil { // a hint that some file systems ignore
 			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 		}
 		for _, at := range keep[min(1, len(keep)):] {
@@ -73,7 +73,7 @@ func TestLargeLeavesRoomForSmall(t *testing.T) {
 	for !empty() {
 	}
 	noteSmall()
-	smallAt.Add(int64(time.Hour)) // it stays lately
+	smallAt.Add(int64(time.Hour)) // the request counts for some time
 	defer smallAt.Store(0)
 	done := make(chan error, 1)
 	go func() {
@@ -82,7 +82,7 @@ func TestLargeLeavesRoomForSmall(t *testing.T) {
 	}()
 	time.Sleep(5 * time.Millisecond)
 	if !empty() {
-		t.Error("a call has run beside the most that may")
+		t.Error("more calls ran than are permitted")
 	}
 	for range cap(sending) {
 		<-sending

@@ -63,7 +63,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// TestClientThatTakesNothing is given up.
+// TestClientThatTakesNothing checks that the server gives up a client that reads nothing.
 func TestClientThatTakesNothing(t *testing.T) {
 	s, addr, served := running(t, tree(t, map[string]string{"big.jpg": strings.Repeat("x", 64<<20)}), func(*Server) {})
 	c, err := net.Dial("tcp", addr)
@@ -106,7 +106,7 @@ func TestShutdownWaits(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("it still accepts")
+		t.Error("the server still accepts")
 	}
 }
 
@@ -137,17 +137,17 @@ func TestRefusals(t *testing.T) {
 	} {
 		got := raw(t, addr, request)
 		if len(got) < 12 || got[9:12] != want {
-			t.Errorf("%.80q: %.60q instead of %s", request, got, want)
+			t.Errorf("%.80q: got %.60q, want %s", request, got, want)
 		}
 	}
-	// A body must not be taken for another request.
+	// A body must not be parsed as another request.
 	got := raw(t, addr, "GET /f.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 35\r\n\r\nGET /nothing HTTP/1.1\r\nHost: h\r\n\r\n")
 	if n := strings.Count(got, "HTTP/1."); n != 1 {
-		t.Errorf("%d answers: %q", n, got)
+		t.Errorf("got %d responses: %q", n, got)
 	}
 }
 
-// TestTLS speaks both versions of HTTP.
+// TestTLS uses both versions of HTTP.
 func TestTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestTLS(t *testing.T) {
 	idle(t, s)
 }
 
-// TestAccessLog writes a line that a client cannot break.
+// TestAccessLog requests names that could break a line of the access log.
 func TestAccessLog(t *testing.T) {
 	h, err := Open(tree(t, map[string]string{"f.jpg": "text", "big.jpg": strings.Repeat("x", 200_000)}), Options{})
 	if err != nil {

@@ -21,7 +21,7 @@ func TestSpecialFiles(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "a.txt.gz"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if ln, err := net.Listen("unix", filepath.Join(dir, "socket")); err == nil { // else the path is too long
+	if ln, err := net.Listen("unix", filepath.Join(dir, "socket")); err == nil { // otherwise the path is too long
 		defer ln.Close()
 	}
 	if err := syscall.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666, 1<<8|3); err != nil {

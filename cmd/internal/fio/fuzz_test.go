@@ -4,7 +4,7 @@ package fio
 
 import "testing"
 
-// FuzzParse takes anything for fio's answer: an error or a sample that can be.
+// FuzzParse parses any bytes as fio's output: the result is an error or a valid sample.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(answer))
 	f.Add([]byte(`{"jobs":[{"read":{"total_ios":-1,"iops":1e-300,"clat_ns":{"percentile":{"50.000000":-1}}}}]}`))

@@ -30,18 +30,18 @@ func TestSpoilers(t *testing.T) {
 	for name, test := range map[string]struct {
 		check func(string) string
 		files map[string]string
-		says  string // "" for nothing
+		says  string // "" for no spoiler
 	}{
-		"governor":           {governor, map[string]string{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n"}, "powersave"},
-		"steady clock":       {governor, map[string]string{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n"}, ""},
-		"no governor":        {governor, nil, ""},
-		"quota":              {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "50000 100000\n"}, "0.5 of"},
-		"quota of a parent":  {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "max 100000\n", "sys/fs/cgroup/box/cpu.max": "50000 100000\n"}, "0.5 of"},
-		"no quota":           {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "max 100000\n"}, ""},
-		"little memory":      {memoryLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/memory.max": "536870912\n"}, "512 MiB"},
-		"memory unlimited":   {memoryLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/memory.max": "max\n"}, ""},
-		"no control group":   {memoryLimit, nil, ""},
-		"groups of before 2": {cpuLimit, map[string]string{"proc/self/cgroup": "3:cpu:/box\n"}, ""},
+		"governor":            {governor, map[string]string{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n"}, "powersave"},
+		"steady clock":        {governor, map[string]string{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n"}, ""},
+		"no governor":         {governor, nil, ""},
+		"quota":               {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "50000 100000\n"}, "0.5 of"},
+		"quota of a parent":   {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "max 100000\n", "sys/fs/cgroup/box/cpu.max": "50000 100000\n"}, "0.5 of"},
+		"no quota":            {cpuLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/inner/cpu.max": "max 100000\n"}, ""},
+		"little memory":       {memoryLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/memory.max": "536870912\n"}, "512 MiB"},
+		"memory unlimited":    {memoryLimit, map[string]string{"proc/self/cgroup": group, "sys/fs/cgroup/box/memory.max": "max\n"}, ""},
+		"no control group":    {memoryLimit, nil, ""},
+		"groups of version 1": {cpuLimit, map[string]string{"proc/self/cgroup": "3:cpu:/box\n"}, ""},
 	} {
 		text := test.check(tree(t, test.files))
 		if (text == "") != (test.says == "") || !strings.Contains(text, test.says) {
@@ -56,6 +56,6 @@ func TestJiffies(t *testing.T) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 	if _, ok := jiffies(path + "x"); ok {
-		t.Error("times of a file that is not there")
+		t.Error("CPU times of a missing file")
 	}
 }

@@ -23,14 +23,14 @@ func TestFindMount(t *testing.T) {
 		}
 	}
 	if m, ok := findMount("", "/"); ok {
-		t.Errorf("found %+v in nothing", m)
+		t.Errorf("found %+v in an empty table", m)
 	}
 }
 
 func TestCollect(t *testing.T) {
 	h := Collect(t.TempDir())
 	if h.Kernel == "" || h.CPU == "" || h.Memory == 0 || h.Filesystem == "" || h.Device == "" || h.Cores == 0 {
-		t.Errorf("incomplete: %+v", h)
+		t.Errorf("a field is missing: %+v", h)
 	}
 	if AvailableMemory() <= 0 || AvailableMemory() > h.Memory {
 		t.Errorf("available memory %d of %d", AvailableMemory(), h.Memory)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// browser returns the path of one that runs without a screen.
+// browser returns the path of a browser that runs without a screen.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -30,17 +30,17 @@ func browser(t *testing.T) string {
 
 // look is a browser's report on the page.
 type look struct {
-	Wide     int    `json:"wide"` // how far the content reaches beyond the window
+	Wide     int    `json:"wide"` // how far the content extends beyond the window
 	Pictures int    `json:"pictures"`
 	Flat     int    `json:"flat"`    // pictures without height
-	Outside  int    `json:"outside"` // words of an axis beyond their picture
-	Overlap  int    `json:"overlap"` // values of an axis that begin in the one before
-	Small    int    `json:"small"`   // words below 12 pixels
+	Outside  int    `json:"outside"` // axis labels outside of their picture
+	Overlap  int    `json:"overlap"` // axis values that overlap the one before
+	Small    int    `json:"small"`   // text smaller than 12 pixels
 	Ground   string `json:"ground"`
 	Ink      string `json:"ink"`
 }
 
-// ask has the page describe itself. Only the copy that the test opens has a script.
+// ask makes the page report on itself. Only the copy that the test opens has a script.
 const ask = `<pre id="look"></pre><script>
 const pictures = [...document.querySelectorAll("svg.curves, table.ranges")], style = getComputedStyle(document.body);
 document.querySelectorAll("details").forEach(d => d.open = true);
@@ -59,7 +59,8 @@ document.getElementById("look").textContent = JSON.stringify({
 });
 </script></body>`
 
-// TestBrowser opens the page in a browser: on a wide screen in the light, on a phone in the dark.
+// TestBrowser opens the page in a browser: on a wide screen with the light scheme, on a
+// phone with the dark one.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser; left out with -short")
@@ -93,11 +94,11 @@ func open(t *testing.T, browser, file string, flags ...string) (l look) {
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(), "--dump-dom",
 	}, flags...)
 	cmd := exec.CommandContext(ctx, browser, append(args, "file://"+file)...)
-	cmd.WaitDelay = time.Second // helpers of the browser keep the pipe
+	cmd.WaitDelay = time.Second // child processes of the browser keep the pipe open
 	out, err := cmd.Output()
 	m := regexp.MustCompile(`<pre id="look">([^<]*)</pre>`).FindSubmatch(out)
 	if m == nil {
-		t.Fatalf("%s: %v, and no answer in\n%.500s", browser, err, out)
+		t.Fatalf("%s: %v, and no report in\n%.500s", browser, err, out)
 	}
 	if err := json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &l); err != nil {
 		t.Fatal(fmt.Errorf("%s: %w", m[1], err))

@@ -78,7 +78,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "<script") {
-		t.Error("the page has a script")
+		t.Error("the page has a script, want none")
 	}
 	if m := regexp.MustCompile(`(?:src|href|url\()\s*=?\s*["']?(?:https?:)?//[^"'\s]*`).FindString(page); m != "" {
 		t.Errorf("the page needs the network: %s", m)
@@ -116,12 +116,12 @@ func TestPictures(t *testing.T) {
 			}
 		}
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Errorf("a picture has a point nowhere:\n%s", svg)
+			t.Errorf("a picture has a point without a position:\n%s", svg)
 		}
 	}
 }
 
-// TestSmallRuns writes pages of runs that lack almost everything.
+// TestSmallRuns writes pages of runs in which almost all parts are missing.
 func TestSmallRuns(t *testing.T) {
 	bare := report.Series{Engine: "os", Samples: []report.Sample{{Metrics: map[string]float64{measure.OpsPerS: 1}}}}
 	zero := report.Series{Engine: "ringside", Samples: []report.Sample{{Metrics: map[string]float64{measure.OpsPerS: 0, measure.P50Us: 0, measure.P99Us: 0, measure.MaxUs: 0}}}}

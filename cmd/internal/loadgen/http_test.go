@@ -22,12 +22,12 @@ func TestAnswer(t *testing.T) {
 		wrong[i]++
 		for _, from := range []int{0, i} {
 			if a.compare(from, wrong[from:]) == nil {
-				t.Errorf("%q from %d is accepted", wrong, from)
+				t.Errorf("%q from position %d was accepted", wrong, from)
 			}
 		}
 	}
 	plain := newAnswer([]byte("HTTP/1.1 200 OK\r\n\r\n"))
 	if plain.compare(0, plain.text) != nil || plain.compare(1, []byte("x")) == nil {
-		t.Error("an answer without a date")
+		t.Error("a response without a date was accepted")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// server runs f on each connection to a port of the loopback.
+// server runs f on each connection to a loopback port.
 func server(t *testing.T, f func(c net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +82,7 @@ func TestRunOverHTTP(t *testing.T) {
 	j := job(server(t, func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") }))
 	j.HTTP = true
 	if _, err := Run(t.Context(), j, func(bool) {}); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("an answer that is no success: %v", err)
+		t.Errorf("a response that is not a success: %v", err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestRunCountsSyscalls(t *testing.T) {
 	case r.Uncounted != "":
 		t.Skip(r.Uncounted)
 	case r.Counted == 0 || r.Syscalls < r.Counted:
-		t.Errorf("%d calls for %d messages", r.Syscalls, r.Counted)
+		t.Errorf("got %d system calls for %d messages", r.Syscalls, r.Counted)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestRunReportsWrongServers(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	j := job(server(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })) // never answers
+	j := job(server(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })) // never replies
 	j.Warm = time.Minute
 	if _, err := Run(ctx, j, func(bool) {}); err == nil {
 		t.Error("no error")

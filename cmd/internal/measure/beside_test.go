@@ -20,7 +20,7 @@ func TestRunCountsWhatRunsBesideApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Bytes != s.Ops*4096 {
-		t.Errorf("%d operations moved %d bytes: what ran beside is counted with them", s.Ops, s.Bytes)
+		t.Errorf("%d operations moved %d bytes: the concurrent work was counted with them", s.Ops, s.Bytes)
 	}
 	most := int64(2*s.Elapsed/nap) + 2
 	if s.Units == nil || *s.Units < 2 || *s.Units > most {
@@ -30,10 +30,10 @@ func TestRunCountsWhatRunsBesideApart(t *testing.T) {
 		t.Errorf("%v units per second", got)
 	}
 	if s, err = Run(t.Context(), tiny, yieldOp); err != nil || s.Units != nil {
-		t.Errorf("nothing beside: %v units, %v", s.Units, err)
+		t.Errorf("without concurrent work: %v units, %v", s.Units, err)
 	}
 	if _, ok := s.Metrics()[UnitsPerS]; ok {
-		t.Error("nothing beside, and a rate of it")
+		t.Error("a rate without concurrent work")
 	}
 }
 

@@ -72,10 +72,10 @@ func TestProcessFailure(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := testWorker(t, "garbage").Run(t.Context(), testJob{}, &testJob{}); err == nil {
-		t.Error("an answer that is not JSON was accepted")
+		t.Error("a result that is not JSON was accepted")
 	}
 	if err := (Process{Path: "/does/not/exist"}).Run(t.Context(), testJob{}, &testJob{}); err == nil {
-		t.Error("a program that does not exist was run")
+		t.Error("a missing program was run")
 	}
 }
 

@@ -29,13 +29,13 @@ func TestRunCounts(t *testing.T) {
 		t.Errorf("%d operations moved %d bytes", s.Ops, s.Bytes)
 	}
 	if s.Elapsed < tiny.Measure {
-		t.Errorf("a window of %v ended after %v", tiny.Measure, s.Elapsed)
+		t.Errorf("a window of %v lasted %v", tiny.Measure, s.Elapsed)
 	}
 	if s.P50 <= 0 || s.P50 > s.P99 || s.P99 > s.Max+s.Max/50 {
 		t.Errorf("latencies out of order: p50 %v, p99 %v, max %v", s.P50, s.P99, s.Max)
 	}
 	if runtime.GOOS == "linux" && s.Threads < 1 {
-		t.Error("no threads counted")
+		t.Error("no threads were counted")
 	}
 }
 
@@ -48,7 +48,7 @@ func TestRunWarmUpIsNotCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Ops >= calls.Load() {
-		t.Errorf("%d of %d operations were counted: those of the warm-up too", s.Ops, calls.Load())
+		t.Errorf("%d of %d operations were counted, want only those after the warm-up", s.Ops, calls.Load())
 	}
 }
 
@@ -91,7 +91,7 @@ func TestRunAllocatesNothingItself(t *testing.T) {
 		}
 		least = min(least, s.Heap.Objects)
 	}
-	// The runtime may start a thread meanwhile, and do more in one window or another; the
+	// The runtime may start a thread meanwhile, and allocates more in some windows. The
 	// harness allocates neither per operation nor per sample of its thread counter.
 	if least > 40 {
 		t.Errorf("%d allocations in a window without any", least)
@@ -202,11 +202,11 @@ func TestMetricsOfUnknown(t *testing.T) {
 	m := Sample{Ops: 10, Bytes: 1000, Elapsed: time.Second}.Metrics()
 	for _, name := range []string{CPUUsPerOp, Threads, BytesPerOp, AllocsPerOp, P50Us, P99Us, MaxUs} {
 		if v, ok := m[name]; ok {
-			t.Errorf("%s is %v though it is unknown", name, v)
+			t.Errorf("%s is %v, want it unknown", name, v)
 		}
 	}
 	if _, ok := (Sample{Ops: 10, Elapsed: time.Second}).Metrics()[MBPerS]; ok {
-		t.Error("operations that move nothing have a throughput")
+		t.Error("operations without bytes have a throughput")
 	}
 	if m[OpsPerS] != 10 || m[NsPerOp] != 1e8 || m[MBPerS] != 0.001 {
 		t.Errorf("wrong rates: %v", m)

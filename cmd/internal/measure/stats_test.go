@@ -31,7 +31,8 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestRatioIsTakenPairByPair(t *testing.T) {
-	// The machine got ten times slower after the first pair; the ratio of medians would be 0.2.
+	// The machine became ten times slower after the first pair; the ratio of medians would
+	// be 0.2.
 	got, ok := Ratio([]float64{200, 20, 20}, []float64{100, 10, 10})
 	if want := (Summary{2, 2, 2}); !ok || got != want {
 		t.Errorf("got %v, %v; want %v", got, ok, want)
@@ -59,7 +60,7 @@ func TestInterleave(t *testing.T) {
 			return pair, nil
 		})
 	if err != nil || strings.Join(order, "") != "ababab" {
-		t.Errorf("order %v, error %v", order, err)
+		t.Errorf("got order %v, error %v", order, err)
 	}
 	for i, results := range got {
 		if !slices.Equal(results, []int{0, 1, 2}) {

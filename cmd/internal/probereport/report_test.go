@@ -48,7 +48,7 @@ func no(name string, number uint64, since string) probe.Entry {
 		Reason: "the kernel says so itself", Remedy: "run Linux " + since + " or later"}
 }
 
-// all returns the entries with one answer.
+// all returns entries with one result.
 func all(a probe.Answer, known *bool, entries ...probe.Entry) []probe.Entry {
 	for i := range entries {
 		e := &entries[i]
@@ -57,7 +57,7 @@ func all(a probe.Answer, known *bool, entries ...probe.Entry) []probe.Entry {
 	return entries
 }
 
-// usable is a host on which a part is missing.
+// usable is a host that lacks a feature.
 func usable() probe.Report {
 	return probe.Report{
 		OS: "linux", Arch: "amd64", Kernel: "6.1.0-56-amd64", Usable: true, Answer: probe.Yes,
@@ -94,8 +94,8 @@ func forbidden() probe.Report {
 	}
 }
 
-// old is a kernel without io_uring, foreign another system, short a moment
-// without descriptors.
+// old is a kernel without io_uring, foreign is another system, short is a moment without
+// descriptors.
 func old() probe.Report {
 	return probe.Report{
 		OS: "linux", Arch: "amd64", Kernel: "4.19.0", Answer: probe.Unsupported, Reason: "this is 4.19.0", Remedy: "run Linux 5.6 or later",
@@ -142,18 +142,18 @@ func TestText(t *testing.T) {
 
 var escape = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// Colours add nothing but themselves, and do not disturb the columns.
+// Colours add only control sequences, and do not change the columns.
 func TestColor(t *testing.T) {
 	for name, fake := range fakes {
 		plain, colored := text(t, fake(), report.Style{}), text(t, fake(), report.Style{Color: true})
 		if strings.Contains(plain, "\x1b") {
-			t.Errorf("%s: colours that were not asked for", name)
+			t.Errorf("%s: unrequested colours", name)
 		}
 		if !strings.Contains(colored, "\x1b") {
 			t.Errorf("%s: no colours", name)
 		}
 		if stripped := escape.ReplaceAllString(colored, ""); stripped != plain {
-			t.Errorf("%s: without its colours\n%s\nwant\n%s", name, stripped, plain)
+			t.Errorf("%s: without colours, got\n%s\nwant\n%s", name, stripped, plain)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := fakes[name](); !reflect.DeepEqual(back, want) {
-			t.Errorf("%s: read back as\n%+v\nwant\n%+v", name, back, want)
+			t.Errorf("%s: parsed as\n%+v\nwant\n%+v", name, back, want)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestChoice(t *testing.T) {
 func TestCollect(t *testing.T) {
 	r := Collect()
 	if r.Usable != (features.HaveIOURing() == nil) {
-		t.Errorf("usable %v, but %v", r.Usable, features.HaveIOURing())
+		t.Errorf("usable is %v, but the error is %v", r.Usable, features.HaveIOURing())
 	}
 	for _, s := range sections(r) {
 		if len(s.entries) == 0 {

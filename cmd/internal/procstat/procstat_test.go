@@ -26,7 +26,7 @@ func TestCPU(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("this test costs no time")
+			t.Fatal("this process has used no CPU time")
 		}
 	}
 }
@@ -51,11 +51,11 @@ func TestStatus(t *testing.T) {
 	const nobody = 1 << 27
 	for name, f := range map[string]func(int) (int64, error){"resident": Resident, "sleeps": Sleeps} {
 		if _, err := f(nobody); err == nil {
-			t.Errorf("%s of no process", name)
+			t.Errorf("%s of a missing process succeeded", name)
 		}
 	}
 	if _, err := CPU(nobody); err == nil {
-		t.Error("CPU of no process")
+		t.Error("CPU of a missing process succeeded")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestCountSyscalls(t *testing.T) {
 		}
 	}()
 	const calls = 2000
-	least := uint64(1 << 62) // the runtime makes calls, too
+	least := uint64(1 << 62) // the runtime makes calls too
 	for n := 0; n < 5 && least > 2*calls; n++ {
 		before, err := s.Read()
 		for range calls {
@@ -86,7 +86,7 @@ func TestCountSyscalls(t *testing.T) {
 		least = min(least, uint64(after-before))
 	}
 	if least < calls || least > 2*calls {
-		t.Errorf("%d calls counted of %d", least, calls)
+		t.Errorf("counted %d of %d calls", least, calls)
 	}
 }
 

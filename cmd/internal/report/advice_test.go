@@ -61,7 +61,7 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// TestAdd puts the runs of two suites into one and takes it apart.
+// TestAdd merges the runs of two suites into one and splits it again.
 func TestAdd(t *testing.T) {
 	a := Run{Host: Host{Time: "t", Kernel: "6.1", Peers: []string{"p"}, Verified: true}, Cells: []Cell{{Suite: "net"}}, Notes: []string{"n"}}
 	b := Run{

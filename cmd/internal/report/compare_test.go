@@ -41,7 +41,7 @@ func kept(t *testing.T, r *Run) *Document {
 func TestCompare(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []float64
-		verdict       string // of the rate; the CPU time goes with it
+		verdict       string // of the rate; the CPU time changes with it
 		p             bool
 	}{
 		"twice the rate":        {[]float64{100, 101, 99, 102, 98}, []float64{200, 202, 199, 204, 196}, Better, true},
@@ -66,7 +66,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareRanges judges files of a version that kept no samples.
+// TestCompareRanges judges files of a version that stored no samples.
 func TestCompareRanges(t *testing.T) {
 	before, after := kept(t, rates("6.1", 100, 101, 99)), kept(t, rates("6.1", 200, 202, 199))
 	before.Results[0].Samples = nil
@@ -98,7 +98,7 @@ func TestCompareText(t *testing.T) {
 	}
 }
 
-// Two files of one binary, of which the second was measured while the machine was 5 % slower: fewer than
+// Two files of one binary, the second measured while the machine was 5 % slower: fewer than
 // one comparison in a hundred has a verdict.
 func TestCompareNullRuns(t *testing.T) {
 	const comparisons, cells = 300, 200

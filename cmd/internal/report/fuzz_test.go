@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzReadDocument reads arbitrary bytes as a result file. If they are valid it shows and compares
-// the result.
+// FuzzReadDocument reads arbitrary bytes as a result file. It formats and compares each
+// valid result.
 func FuzzReadDocument(f *testing.F) {
 	kept, err := os.ReadFile("testdata/run.json")
 	if err != nil {
@@ -48,6 +48,6 @@ func FuzzReadDocument(f *testing.F) {
 			part.Advise()
 		}
 		run.Advise()
-		_ = run.WriteJSON(io.Discard) // a number that JSON cannot write is an error
+		_ = run.WriteJSON(io.Discard) // a number that JSON cannot represent is an error
 	})
 }

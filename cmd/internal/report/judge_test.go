@@ -52,8 +52,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// noise returns a run of cells pairs of engines whose true ratio is ratio. Cells differ in how noisy
-// they are (1 to 20 %), and noise has heavy tails: now and then a round is disturbed.
+// noise returns a run of the given number of cells with two engines whose true ratio is
+// ratio. The noise of the cells differs (1 to 20 %) and has heavy tails: sometimes a round
+// is disturbed.
 func noise(r *rand.Rand, cells, pairs int, ratio float64) *Run {
 	var all [][]float64
 	for range cells {
@@ -71,7 +72,8 @@ func noise(r *rand.Rand, cells, pairs int, ratio float64) *Run {
 	return pairsRun(all...)
 }
 
-// A binary beside itself: fewer than one whole run in a hundred reports a difference anywhere.
+// TestFewFalseDifferences compares a binary with itself: fewer than one whole run in a
+// hundred reports a difference.
 func TestNullRuns(t *testing.T) {
 	const runs = 2000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -85,12 +87,12 @@ func TestNullRuns(t *testing.T) {
 		}
 	}
 	if wrong > runs/100 {
-		t.Errorf("%d of %d runs report a difference where there is none", wrong, runs)
+		t.Errorf("%d of %d runs report a difference although there is none", wrong, runs)
 	}
 }
 
-// TestRealDifferencesAreFound checks that differences that matter to a user are found in a run of
-// the usual length.
+// TestRealDifferencesAreFound checks that differences that matter to a user are found in a
+// run of the usual length.
 func TestRealDifferencesAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	found := 0
@@ -103,6 +105,6 @@ func TestRealDifferencesAreFound(t *testing.T) {
 		}
 	}
 	if found < runs*cells/2 {
-		t.Errorf("a difference of 50 %% is found in %d of %d cells", found, runs*cells)
+		t.Errorf("a difference of 50 %% was found in %d of %d cells", found, runs*cells)
 	}
 }

@@ -80,7 +80,7 @@ func TestCheckKept(t *testing.T) {
 	}
 	for _, bad := range []string{"", "{}", `{"host":{"kernel":"6.18"},"extra":1}`} {
 		if len(checkKept("file", []byte(bad))) == 0 {
-			t.Errorf("%q is accepted", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }

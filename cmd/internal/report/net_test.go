@@ -70,7 +70,7 @@ func TestNetTable(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "ns/op") || strings.Contains(text, "vs liburing") {
-		t.Errorf("too much in\n%s", text)
+		t.Errorf("unexpected text in\n%s", text)
 	}
 }
 
@@ -99,6 +99,6 @@ func TestNetAdvice(t *testing.T) {
 		t.Errorf("of two pairs:\n%s", few)
 	}
 	if got := advice(&Run{}); got != "" {
-		t.Errorf("an empty run says %q", got)
+		t.Errorf("the text of an empty run is %q", got)
 	}
 }

@@ -41,7 +41,7 @@ func series(engine string, heap bool, threads float64, rates ...float64) Series 
 	return s
 }
 
-// cold adds the share that came from the device.
+// cold adds the share of the bytes that came from the device.
 func cold(s Series, share float64) Series {
 	for _, sample := range s.Samples {
 		sample.Metrics[DeviceShare] = share
@@ -117,7 +117,7 @@ func TestJSONGolden(t *testing.T) {
 	golden(t, "run.json", b.Bytes())
 }
 
-// TestJSONSchema reads the document as a stranger would: by key, without our types.
+// TestJSONSchema reads the document as another program would: by key, without the Go types.
 func TestJSONSchema(t *testing.T) {
 	var b bytes.Buffer
 	if err := exampleRun().WriteJSON(&b); err != nil {
@@ -195,7 +195,7 @@ func TestBenchFormatParsesBack(t *testing.T) {
 		}
 		res, ok := reader.Result().(*benchfmt.Result)
 		if !ok {
-			t.Fatalf("not a result: %v", reader.Result())
+			t.Fatalf("not a benchmark line: %v", reader.Result())
 		}
 		lines[string(res.Name)]++
 		seconds, ok := res.Value("sec/op")
@@ -211,7 +211,7 @@ func TestBenchFormatParsesBack(t *testing.T) {
 		t.Errorf("%d names: %v", len(lines), lines)
 	}
 	if n := lines["Randread/block=4096/cache=direct/goroutines=128/engine=ringside-2"]; n != 5 {
-		t.Errorf("%d lines for five samples in %v", n, lines)
+		t.Errorf("got %d lines for five samples in %v", n, lines)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestTableGolden(t *testing.T) {
 	}
 	golden(t, "run.txt", b.Bytes())
 	if strings.Contains(b.String(), "\x1b") {
-		t.Error("colour without being asked")
+		t.Error("unrequested colour")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRestore writes a result file, reads it and writes what came of it: nothing is lost.
+// TestRestore writes a result file, reads it and writes it again: no data is lost.
 func TestRestore(t *testing.T) {
 	want, err := os.ReadFile("testdata/run.json")
 	if err != nil {
@@ -45,7 +45,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestParamsStayWhole reads a parameter as it was written: a block of 1 MiB is not 1.048576e+06.
+// TestParamsStayWhole checks that a parameter keeps its text: a block of 1 MiB does not
+// become 1.048576e+06.
 func TestParamsStayWhole(t *testing.T) {
 	var p Params
 	if err := json.Unmarshal([]byte(`{"block": 1048576, "share": 0.5, "cache": "hot", "kept": true}`), &p); err != nil {

@@ -49,7 +49,7 @@ func TestRingLayout(t *testing.T) {
 		}
 	}
 	if _, alone, _ := strings.Cut(b.String(), "deferred task work\n"); strings.Contains(strings.Split(alone, "\n")[0], " vs ") {
-		t.Errorf("an engine alone is compared in\n%s", alone)
+		t.Errorf("a single engine is compared in\n%s", alone)
 	}
 }
 

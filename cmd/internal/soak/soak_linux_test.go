@@ -39,7 +39,7 @@ func soakBriefly(t *testing.T, o Options) *Summary {
 	return sum
 }
 
-// TestWithoutRings soaks what takes the place of io_uring.
+// TestWithoutRings soaks the fallbacks of io_uring.
 func TestWithoutRings(t *testing.T) {
 	t.Setenv("RINGSIDE_BACKEND", "plain")
 	sum := soakBriefly(t, Options{})
@@ -60,7 +60,8 @@ func TestSeededBugs(t *testing.T) {
 	var seen atomic.Int64
 	spoil := func(where string) func(string, []byte) {
 		return func(row string, p []byte) {
-			// Several, because a single one may be rolled back, or come too late to be read.
+			// Several, because a single fault may be rolled back, or come too late to be
+			// read.
 			if row == where && seen.Add(1)%20 == 1 {
 				p[len(p)/2]++
 			}

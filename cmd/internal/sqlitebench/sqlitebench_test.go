@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// each runs a test with those engines that differ most, and are in this program.
+// each runs a test with the engines in this program that differ most.
 func each(t *testing.T, f func(t *testing.T, engine string)) {
 	engines := []string{Memory, Default, Ringside, Log, Modernc, Mattn}
 	if testing.Short() {
@@ -38,7 +38,7 @@ func each(t *testing.T, f func(t *testing.T, engine string)) {
 	}
 }
 
-// run does a job and looks whether it left anything.
+// run runs a job and checks that it left nothing behind.
 func run(t *testing.T, engine string, j Job) (measure.Sample, error) {
 	t.Helper()
 	j.Dir = t.TempDir()
@@ -57,7 +57,7 @@ func TestSpeed(t *testing.T) {
 		}
 		for test := range Tests {
 			if s.Further[TestNs(test+1)] <= 0 {
-				t.Errorf("test %d took no time: %v", test+1, s.Further)
+				t.Errorf("the time of test %d is zero: %v", test+1, s.Further)
 			}
 		}
 	})
@@ -67,10 +67,10 @@ func TestStatements(t *testing.T) {
 	for i, want := range []int{1001, 25_003, 25_004, 102, 102, 2, 5000, 1002, 25_002, 25_002, 4, 1, 1, 1, 3003, 2} {
 		got := statements(i, 1, 100)
 		if len(got) != want {
-			t.Errorf("test %d has %d statements, not %d", i+1, len(got), want)
+			t.Errorf("test %d has %d statements, want %d", i+1, len(got), want)
 		}
 		if again := statements(i, 1, 100); !slices.Equal(got, again) {
-			t.Errorf("test %d differs from itself", i+1)
+			t.Errorf("two runs of test %d differ", i+1)
 		}
 	}
 	for n, want := range map[int]string{
@@ -78,7 +78,7 @@ func TestStatements(t *testing.T) {
 		468_026: "four hundred sixty eight thousand twenty six",
 	} {
 		if got := words(n); got != want {
-			t.Errorf("%d is %q, not %q", n, got, want)
+			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestTenants(t *testing.T) {
 	})
 }
 
-// TestTenantsMissRows takes a row away behind the back of the one that counts.
+// TestTenantsMissRows deletes a row during the measurement: the final count must notice.
 func TestTenantsMissRows(t *testing.T) {
 	w := Tenants{Journal: WAL, Databases: 1, Connections: 1}
 	one, err := w.open(Default, t.TempDir(), 0)
@@ -157,7 +157,7 @@ func TestCold(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	if err := Probe("postgres"); err == nil {
-		t.Error("an unknown engine is there")
+		t.Error("an unknown engine was accepted")
 	}
 	for name, j := range map[string]Job{
 		"nothing": {}, "journal": {Speed: &Speed{Journal: "paper", Scale: 1}}, "work": {Cold: &Cold{What: "sleep", Rows: MinRows, Base: t.TempDir()}},

@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// fakeDevice is a directory that plays the fast device.
+// fakeDevice is a directory that replaces the fast device.
 type fakeDevice struct {
 	dir, note string
 	size      int64
@@ -99,7 +99,7 @@ func TestNoFastDeviceIsSkippedByName(t *testing.T) {
 	}
 	opts.Fast = FastOnly
 	if run, err = File(t.Context(), opts, w.Env); !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
-		t.Errorf("nothing else: %v, skipped %v", err, run.Skipped)
+		t.Errorf("only the fast device: %v, skipped %v", err, run.Skipped)
 	}
 }
 

@@ -160,7 +160,7 @@ func TestBurnerCells(t *testing.T) {
 	}
 	opts.Caches = []string{CacheHot}
 	if _, err := File(t.Context(), opts, w.Env); !errors.Is(err, ErrNothing) {
-		t.Errorf("reads that wait for nothing: %v", err)
+		t.Errorf("reads of cached data: %v", err)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestRandWriteCells(t *testing.T) {
 	wantEmpty(t, opts.Dir)
 }
 
-// TestUsersFileIsNotWritten runs all workloads on a file of the user's.
+// TestUsersFileIsNotWritten runs all workloads on a file that the user named.
 func TestUsersFileIsNotWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "precious")
@@ -215,11 +215,11 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("beside the file: %v, %v", entries, err)
+		t.Errorf("next to the file: %v, %v", entries, err)
 	}
 }
 
-// TestInterruptRemovesWhatIsOverwritten ends a run that has made its second file.
+// TestInterruptRemovesWhatIsOverwritten interrupts a run after it has made its second file.
 func TestInterruptRemovesWhatIsOverwritten(t *testing.T) {
 	w, opts := newWorld(), only(t, nameRandWrite)
 	ctx, cancel := context.WithCancel(t.Context())

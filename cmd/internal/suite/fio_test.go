@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
-// withFio installs a fio that records its rounds and answers with err.
+// withFio installs a fio that records its rounds and returns err.
 func (w *world) withFio(err error) *[]fio.RandRead {
 	var rounds []fio.RandRead
 	w.FindFio = func() (string, error) { return "/bin/fio", nil }
@@ -40,7 +40,7 @@ func TestFioRunsOnlyWithODirect(t *testing.T) {
 	}
 	opts.Caches, *rounds = []string{CacheHot}, nil
 	if _, err := File(t.Context(), opts, w.Env); err != nil || len(*rounds) != 0 {
-		t.Errorf("%d rounds of fio where nothing is direct, %v", len(*rounds), err)
+		t.Errorf("%d rounds of fio without O_DIRECT, %v", len(*rounds), err)
 	}
 	wantEmpty(t, opts.Dir)
 }

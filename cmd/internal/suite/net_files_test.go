@@ -38,7 +38,7 @@ func TestNetFiles(t *testing.T) {
 		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)
 	}
 	if s := run.Cells[0].Series[1].Samples[0]; s.Metrics[measure.OpsPerS] != 1500 || s.Metrics[measure.MBPerS] != 1.5 {
-		t.Errorf("answers that ended outside of the window do not count in part: %v", s.Metrics)
+		t.Errorf("responses that ended outside of the window are not counted in part: %v", s.Metrics)
 	}
 	for _, j := range w.jobs {
 		if large := j.Path == "/1048576.jpg"; j.Discard != large || (j.Measure > 200*time.Millisecond) != (large && j.Connections == 256) {
@@ -59,6 +59,6 @@ func TestNetFilesGrid(t *testing.T) {
 		t.Error(err)
 	}
 	if (NetOptions{Workloads: []string{nameFiles}, Engines: []string{echo.NameEvent}}).Validate() == nil {
-		t.Error("an engine that serves no files is accepted")
+		t.Error("an engine that serves no files was accepted")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// netWorld is a NetEnv in which everything works, rounds take no time, and requests are recorded.
-// It is its own peer.
+// netWorld is a NetEnv in which everything works, rounds take no time, and requests are
+// recorded. It is its own peer.
 type netWorld struct {
 	NetEnv
 	jobs    []loadgen.Job
@@ -133,7 +133,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 		}
 	}
 	if !against[echo.NameStd] || !against[liburing.Name] || !against[echo.NameNetpoll] {
-		t.Errorf("event is compared to %v", against)
+		t.Errorf("event is compared with %v", against)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	}
 	w.Descriptors = func() int { return 10 }
 	if _, err := Net(t.Context(), NetOptions{}, w.NetEnv); !errors.Is(err, ErrNothing) {
-		t.Errorf("nothing is possible: %v", err)
+		t.Errorf("no engine can run: %v", err)
 	}
 }
 

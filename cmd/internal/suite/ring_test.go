@@ -17,8 +17,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// ringWorld is a RingEnv in which everything works, rounds take no time, and jobs are recorded. It
-// is its own peer.
+// ringWorld is a RingEnv in which everything works, rounds take no time, and jobs are
+// recorded. It is its own peer.
 type ringWorld struct {
 	RingEnv
 	jobs    []workload.Job
@@ -174,7 +174,7 @@ func TestRingThatCannotBeUsedIsSkippedByName(t *testing.T) {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	w.ProbeRing = func(string) error { return errors.New("forbidden") }
-	w.BuildPeer = func(context.Context) (Peer, error) { t.Error("a peer was built for nothing"); return w, nil }
+	w.BuildPeer = func(context.Context) (Peer, error) { t.Error("a peer was built but not used"); return w, nil }
 	if run, err := Ring(t.Context(), RingOptions{}, w.RingEnv); !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 {
 		t.Errorf("%v, skipped %v", err, run.Skipped)
 	}

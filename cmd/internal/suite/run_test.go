@@ -16,8 +16,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// noisyPoints are cells of two engines whose true ratio is ratio. Cells differ in how noisy they
-// are (1 to 20 %), and now and then a round is disturbed.
+// noisyPoints are cells of two engines whose true ratio is ratio. The noise of the cells
+// differs (1 to 20 %), and sometimes a round is disturbed.
 func noisyPoints(r *rand.Rand, n int, ratio float64) []point {
 	var out []point
 	for i := range n {
@@ -39,7 +39,7 @@ func noisyPoints(r *rand.Rand, n int, ratio float64) []point {
 	return out
 }
 
-// noisyRun measures cells with as many repetitions as the runner ever makes.
+// noisyRun measures cells with as many repetitions as the runner can make.
 func noisyRun(t *testing.T, r *rand.Rand, cells, repeat int, ratio float64) *report.Run {
 	t.Helper()
 	s := runner{suite: fileSuite, timing: Timing{Pairs: 5, Repeat: repeat}, progress: quiet{}, run: &report.Run{}}
@@ -69,8 +69,9 @@ func called(run *report.Run) (better, worse int) {
 	return better, worse
 }
 
-// A binary beside itself, with undecided cells measured again: fewer than one whole run in a hundred
-// reports a difference anywhere, and fewer than one comparison of two such runs in a hundred.
+// TestRepeatedRunsOfOneBinary compares a binary with itself, with undecided cells measured
+// again: fewer than one whole run in a hundred reports a difference, and fewer than one
+// comparison of two such runs in a hundred.
 func TestNullRunsThatRepeat(t *testing.T) {
 	const runs = 1000
 	r := rand.New(rand.NewPCG(11, 12))
@@ -101,9 +102,9 @@ func TestNullRunsThatRepeat(t *testing.T) {
 	}
 }
 
-// A cell whose true ratio is just not worth reporting has the most chances of a false verdict. Looking
-// again must not add to them: without the division of the level among the looks twice as many runs
-// fail.
+// A cell whose true ratio is just too small to report has the most chances of a false
+// verdict. Repeated tests must not add to them: if the level were not divided among the
+// tests, twice as many runs would fail.
 func TestRepeatingDividesTheLevel(t *testing.T) {
 	const runs, cells = 20_000, 4
 	r := rand.New(rand.NewPCG(17, 18))
@@ -134,7 +135,7 @@ func TestRepeatingDividesTheLevel(t *testing.T) {
 	}
 }
 
-// Repeating decides cells that five pairs leave open.
+// Repetitions decide cells that five pairs leave undecided.
 func TestRepeatingDecides(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	once, often := 0, 0
@@ -145,7 +146,7 @@ func TestRepeatingDecides(t *testing.T) {
 		often += better - worse
 	}
 	if often < once+once/4 {
-		t.Errorf("a difference of 15 %% is found in %d cells without repeating, in %d with it", once, often)
+		t.Errorf("a difference of 15 %% was found in %d cells without repetitions, in %d with them", once, often)
 	}
 }
 
@@ -154,7 +155,7 @@ func TestRepeatStops(t *testing.T) {
 	for name, tc := range map[string]struct {
 		repeat int
 		want   int // pairs
-	}{"without time": {0, 5}, "after the last look": {forever, looks * 5}} {
+	}{"without time": {0, 5}, "after the last test": {forever, looks * 5}} {
 		run := noisyRun(t, r, 20, tc.repeat, 1.1)
 		most := 0
 		for _, c := range run.Cells {

@@ -61,7 +61,7 @@ func newWorld() *world {
 	return w
 }
 
-// smallFile are options for a run of random reads that writes next to nothing.
+// smallFile are options for a run of random reads that writes a small file only.
 func smallFile(t *testing.T) FileOptions {
 	return FileOptions{
 		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Duration: time.Millisecond}, NoFio: true, Workloads: []string{nameRandRead},
@@ -91,7 +91,7 @@ func TestFileMeasuresTheDefaultGrid(t *testing.T) {
 	if h := run.Host; h.Backend != "io_uring" || h.Reason != "a test" || h.Pairs != 5 || !h.Verified || h.FileBytes != opts.Size {
 		t.Errorf("host %+v", h)
 	}
-	rounds := w.jobs[1:] // The first job asks for the backend.
+	rounds := w.jobs[1:] // The first job reports the backend.
 	if len(rounds) != defaultCells*10 {
 		t.Fatalf("%d rounds", len(rounds))
 	}
@@ -147,8 +147,8 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestDefaultRunFitsItsTime adds up the planned times: 90 seconds less 15 for the file and 120 ms
-// of each round for its process.
+// TestDefaultRunFitsItsTime adds up the planned times: 90 seconds less 15 for the file and
+// 120 ms of each round for its process.
 func TestDefaultRunFitsItsTime(t *testing.T) {
 	o := FileOptions{Workloads: []string{nameRandRead}}.withDefaults()
 	f := &fileRun{opts: o, fio: "/bin/fio"}
@@ -161,7 +161,8 @@ func TestDefaultRunFitsItsTime(t *testing.T) {
 	}
 }
 
-// TestDefaultGridHasTheRegimes looks for the points that decide between engines.
+// TestDefaultGridHasTheRegimes checks that the grid has the points that decide between
+// engines.
 func TestDefaultGridHasTheRegimes(t *testing.T) {
 	for name, o := range map[string]FileOptions{"default": {}, "full": {Full: true}} {
 		o.Workloads = []string{nameRandRead}
@@ -226,7 +227,7 @@ func TestNoSpaceIsSkippedByName(t *testing.T) {
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "not enough space") {
 		t.Errorf("%v, skipped %v", err, run.Skipped)
 	}
-	// The device fills up in the middle, whatever statfs said.
+	// The device becomes full in the middle, whatever statfs reported.
 	w.Maker.Free = func(string) (int64, error) { return 1 << 40, nil }
 	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, _ func(int64)) (*datafile.File, error) {
 		ctx, cancel := context.WithCancelCause(ctx)

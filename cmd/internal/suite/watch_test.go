@@ -210,9 +210,9 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWatchLeavesOutWhatWasDrowned checks that a run continues after a round that returned
+// TestWatchLeavesOutRoundsBelowTheFloor checks that a run continues after a round that returned
 // ErrFloor, in this process or in a worker.
-func TestWatchLeavesOutWhatWasDrowned(t *testing.T) {
+func TestWatchLeavesOutRoundsBelowTheFloor(t *testing.T) {
 	for _, drowned := range []error{workload.ErrFloor, &measure.WorkerError{Said: workload.ErrFloor.Error(), Err: errors.New("exit status 1")}} {
 		w := newWatchWorld()
 		inner := w.Round

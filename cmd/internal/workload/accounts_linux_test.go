@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accountsReads reports whether the file lies where each read of a block device is accounted to the
-// process. A file system in memory has none, one of the network may account otherwise.
+// accountsReads reports whether the file is on a file system on which each read of a block
+// device is accounted to the process. A file system in memory has no such reads; a network
+// file system may account them otherwise.
 func accountsReads(t *testing.T, path string) bool {
 	t.Helper()
 	var st unix.Statfs_t

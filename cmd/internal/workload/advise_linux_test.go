@@ -15,7 +15,7 @@ import (
 )
 
 // TestAdviseRandom reads the beginning of a file, which the kernel takes for the start of a
-// sequential read, and checks whether the next page was read too.
+// sequential read, and checks whether the kernel also read the next page.
 func TestAdviseRandom(t *testing.T) {
 	d, err := datafile.Create(t.Context(), t.TempDir(), 4<<20, contentSeed, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestAdviseRandom(t *testing.T) {
 	}
 }
 
-// readsAhead reports whether the kernel has read more than was asked for.
+// readsAhead reports whether the kernel has read more than was requested.
 func readsAhead(t *testing.T, e engine.Engine, path string, advise func(engine.File) error) bool {
 	t.Helper()
 	f, err := e.OpenRead(path, false)

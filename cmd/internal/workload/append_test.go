@@ -21,7 +21,7 @@ func appendJob(t *testing.T, goroutines int) Job {
 	}
 }
 
-// wantEmpty fails the test if the job left something in its directory.
+// wantEmpty fails the test if the job left files in its directory.
 func wantEmpty(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -69,7 +69,7 @@ func TestLogThatLostARecordIsAHardFailure(t *testing.T) {
 			}
 			return r
 		},
-		"of no writer": func(n int, r []byte) []byte {
+		"of an unknown writer": func(n int, r []byte) []byte {
 			if n == at {
 				r[recordGoroutine] = 200
 			}

@@ -74,7 +74,7 @@ func makeOps(b *testing.B, goroutines int, newOp func(int) (measure.Op, error)) 
 	return ops
 }
 
-// needDirect skips where the file cannot be opened with O_DIRECT.
+// needDirect skips the test where the file cannot be opened with O_DIRECT.
 func needDirect(b *testing.B, path string) {
 	b.Helper()
 	if errors.Is(ProbeDirect(engine.OS{}, path), ErrNoDirect) {
@@ -107,7 +107,8 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend appends durable records of 128 bytes, and then looks for them in the log.
+// BenchmarkAppend appends durable records of 128 bytes, and then checks that the log has
+// them.
 func BenchmarkAppend(b *testing.B) {
 	for _, name := range []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside} {
 		for _, goroutines := range []int{1, 64} {
@@ -175,7 +176,7 @@ func BenchmarkBurner(b *testing.B) {
 	}
 }
 
-// beside runs f while goroutines compute, and returns how many units they did.
+// beside runs f while goroutines compute, and returns how many units of work they did.
 func beside(b *testing.B, goroutines int, f func()) int64 {
 	b.Helper()
 	var units atomic.Int64

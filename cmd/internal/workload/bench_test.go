@@ -63,7 +63,8 @@ func benchmarkOne(b *testing.B, name string, d *datafile.File, block int, direct
 			b.Error(err)
 		}
 	}()
-	// Buffers are made before the clock runs: one operation for each goroutine of RunParallel.
+	// Buffers are made before the timer runs: one operation for each goroutine of
+	// RunParallel.
 	parallelism := max(benchGoroutines/runtime.GOMAXPROCS(0), 1)
 	ops := make([]measure.Op, parallelism*runtime.GOMAXPROCS(0))
 	for g := range ops {

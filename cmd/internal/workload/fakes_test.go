@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 )
 
-// memory has every talent of an engine: see randread_test.go for the first.
+// memory has every optional method of an engine; randread_test.go has the others.
 var (
 	_ engine.Batcher = (*memory)(nil)
 	_ engine.Writer  = (*memory)(nil)
@@ -53,7 +53,7 @@ func (m *memory) OpenWrite(string, bool) (engine.WriteFile, error) {
 	return &memoryWriter{memory: m}, nil
 }
 
-// memoryWriter may lose writes or answer them with an error.
+// memoryWriter may lose writes or return an error for them.
 type memoryWriter struct{ *memory }
 
 func (w *memoryWriter) WriteAt(p []byte, off int64) (int, error) {
@@ -77,7 +77,8 @@ func (w *memoryWriter) ReadAt(p []byte, off int64) (int, error) {
 
 func (w *memoryWriter) Sync() error { w.synced++; return nil }
 
-// memoryLog is an engine that keeps logs in memory, each record changed by tamper: nil drops it.
+// memoryLog is an engine that keeps logs in memory. tamper changes each record; nil drops
+// it.
 type memoryLog struct {
 	memory
 	tamper func(n int, record []byte) []byte

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// needRing skips where the ring cannot be had.
+// needRing skips the test where the ring cannot be opened.
 func needRing(tb testing.TB, ring string) {
 	tb.Helper()
 	ringtest.NeedRing(tb)
@@ -49,7 +49,7 @@ func TestNop(t *testing.T) {
 				m := s.Metrics()
 				for _, name := range []string{"p50_us", "p99_us", "max_us", "mb_per_s"} {
 					if v, ok := m[name]; ok {
-						t.Errorf("%s is %v though it was not measured", name, v)
+						t.Errorf("%s is %v, but was not measured", name, v)
 					}
 				}
 				if m["ns_per_op"] <= 0 {
@@ -98,7 +98,7 @@ func TestNopNoticesWrongCompletions(t *testing.T) {
 		}
 		disturb(l)
 		if err := l.round(); err == nil {
-			t.Errorf("%s: not noticed", name)
+			t.Errorf("%s: the error was not noticed", name)
 		}
 		if err := l.close(); err != nil {
 			t.Error(err)
@@ -147,7 +147,8 @@ func TestProbeRing(t *testing.T) {
 	}
 }
 
-// BenchmarkNop is the loop of the suite "ring" without its harness; an operation is one no-op.
+// BenchmarkNop is the loop of the suite "ring" without its harness; an operation is one
+// NOP.
 func BenchmarkNop(b *testing.B) {
 	for _, ring := range []string{RingDefault, RingDefer} {
 		for _, batch := range []int{1, 16, 128} {

@@ -39,11 +39,12 @@ func TestColdBlocksAreEachTakenOnce(t *testing.T) {
 		t.Errorf("%d of %d blocks follow their neighbour", follows, blocks)
 	}
 	if slices.Equal(c.order, newColdBlocks(6, block, blocks*block).order) || !slices.Equal(c.order, newColdBlocks(5, block, blocks*block).order) {
-		t.Error("the seed does not select the order")
+		t.Error("two seeds gave the same order")
 	}
 }
 
-// TestColdReads reads a real file with every engine. The window ends with the file.
+// TestColdReads reads a real file with every engine. The window ends at the end of the
+// file.
 func TestColdReads(t *testing.T) {
 	d, err := datafile.Create(t.Context(), t.TempDir(), 4<<20, contentSeed, nil)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestRandReadReadsAlignedBlocksOfTheSpan(t *testing.T) {
 	}
 }
 
-// offsetsOf performs n reads of one goroutine.
+// offsetsOf makes n reads in one goroutine and returns their offsets.
 func offsetsOf(t *testing.T, seed uint64, goroutine, n int) []int64 {
 	t.Helper()
 	m := newMemory(256 * datafile.UnitSize)
@@ -188,7 +188,7 @@ func TestJobErrors(t *testing.T) {
 		t.Errorf("unknown engine: %v", err)
 	}
 	if s, err := (Job{}).RunWith(t.Context(), m); err != nil || s.Backend != "memory" || s.Ops != 0 {
-		t.Errorf("question for the backend: %+v, %v", s, err)
+		t.Errorf("request for the backend: %+v, %v", s, err)
 	}
 }
 

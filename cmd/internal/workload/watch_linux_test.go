@@ -17,7 +17,7 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// needWatcher skips where the backend cannot be had, for a reason that the kernel gives.
+// needWatcher skips the test where the kernel lacks the backend, and names the reason.
 func needWatcher(tb testing.TB, b watch.Mode) {
 	tb.Helper()
 	if b == watch.ModeRing {
@@ -28,7 +28,7 @@ func needWatcher(tb testing.TB, b watch.Mode) {
 	}
 }
 
-// small are workloads of each kind that take no time.
+// small are short workloads of each kind.
 var small = []Watch{
 	{Source: SourceEventFD, Mode: watch.Edge, Active: 1},
 	{Source: SourceEventFD, Mode: watch.Edge, Active: 10, Idle: 25},
@@ -55,14 +55,14 @@ func TestWatch(t *testing.T) {
 			j := watchJob(b.String(), w)
 			before := descriptorsOpen(t)
 			s, err := j.Run(t.Context())
-			if errors.Is(err, ErrFloor) { // A machine that is this busy proves nothing about time.
+			if errors.Is(err, ErrFloor) { // On a machine that is this busy, times prove nothing.
 				t.Logf("%+v: %v", w, err)
 				continue
 			}
 			if err != nil || s.Ops == 0 || s.Backend != b.String() || (s.Floor > 0) == (w.Source == SourceWake) {
 				t.Errorf("%+v: %+v, %v", w, s, err)
 			}
-			if after := descriptorsOpen(t); after > before { // Fewer: rings of a test before have closed.
+			if after := descriptorsOpen(t); after > before { // Fewer may be open: rings of an earlier test have closed.
 				t.Errorf("%+v: %d descriptors open before, %d after", w, before, after)
 			}
 		}
@@ -78,7 +78,7 @@ func descriptorsOpen(t *testing.T) int {
 	return len(entries)
 }
 
-// onThread runs f on a goroutine that keeps its thread, where watchers belong.
+// onThread runs f on a goroutine that is locked to its thread, as watchers require.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -139,22 +139,22 @@ func TestWatchRoundsReadWhatWasWritten(t *testing.T) {
 			}
 			l, err := s.newLoop(w, b, s.busy[0])
 			if err != nil || l.watcher.Len() != 15 {
-				t.Error("not all are watched", err)
+				t.Error("not all descriptors are watched", err)
 				return
 			}
 			if err := errors.Join(l.round(), s.floor(w)()); err != nil || l.got != 0 {
-				t.Errorf("%d events too many, %v", l.got, err)
+				t.Errorf("%d unexpected events, %v", l.got, err)
 			}
 			for _, fd := range append(s.bare, s.busy[0]...) {
 				if err := l.io.read(fd); !errors.Is(err, unix.EAGAIN) {
-					t.Errorf("something was left to be read: %v", err)
+					t.Errorf("unread data is left: %v", err)
 				}
 			}
 		})
 	})
 }
 
-// TestWatchNoticesBrokenDescriptors has the loop meet one that answers with an error.
+// TestWatchNoticesBrokenDescriptors uses a descriptor whose reads return an error.
 func TestWatchNoticesBrokenDescriptors(t *testing.T) {
 	s := &watchSet{}
 	defer s.close()
@@ -172,7 +172,7 @@ func TestWatchNoticesBrokenDescriptors(t *testing.T) {
 	if err := unix.Shutdown(s.busy[0][0], unix.SHUT_RDWR); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // Messages of the other pair are still on their way.
+	for range 3 { // Messages of the other pair are still in flight.
 		if err = l.round(); err != nil {
 			break
 		}
@@ -182,7 +182,7 @@ func TestWatchNoticesBrokenDescriptors(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutDescriptors runs out of them and gives back those that it had.
+// TestWatchWithoutDescriptors runs out of descriptors and must close those that it opened.
 func TestWatchWithoutDescriptors(t *testing.T) {
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
@@ -261,7 +261,7 @@ func benchmarkWatch(b *testing.B, w Watch) (err error) {
 		return err
 	}
 	n := float64(t.measured())
-	b.ReportMetric(0, "ns/op") // of all together: means nothing
+	b.ReportMetric(0, "ns/op") // the sum of all: has no meaning
 	b.ReportMetric(float64(t.floorTime())/n, "floor-ns/event")
 	b.ReportMetric(float64(t.net(0))/n, "epoll-ns/event")
 	b.ReportMetric(float64(t.net(1))/n, "uring-ns/event")

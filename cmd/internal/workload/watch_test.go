@@ -14,7 +14,8 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// turnsOf returns turns whose batches took the given times: of the floor, then of each watcher.
+// turnsOf returns iterations whose batches took the given times: first of the floor, then
+// of each watcher.
 func turnsOf(events int, spent ...[]time.Duration) *watchTurns {
 	nop := func() error { return nil }
 	t := newWatchTurns(events, nop)
@@ -30,7 +31,7 @@ func turnsOf(events int, spent ...[]time.Duration) *watchTurns {
 
 func TestTurnsAreNetOfTheirFloor(t *testing.T) {
 	const ms = time.Millisecond
-	// The third batch was disturbed, once of the floor and once of a watcher.
+	// The third batch was disturbed, once for the floor and once for a watcher.
 	turns := turnsOf(10,
 		[]time.Duration{3 * ms, 3 * ms, 90 * ms},
 		[]time.Duration{4 * ms, 4 * ms, 4 * ms},
@@ -49,7 +50,7 @@ func TestTurnsAreNetOfTheirFloor(t *testing.T) {
 	}
 	for _, name := range []string{measure.CPUUsPerOp, measure.P50Us, measure.MaxUs} {
 		if v, ok := m[name]; ok {
-			t.Errorf("%s is %v though it would be that of the floor too", name, v)
+			t.Errorf("%s is %v, want none: it would include the floor", name, v)
 		}
 	}
 	turns.whole = true
@@ -61,7 +62,7 @@ func TestTurnsAreNetOfTheirFloor(t *testing.T) {
 		t.Errorf("nothing measured: %v", err)
 	}
 	if err := turnsOf(1, []time.Duration{2}, []time.Duration{2}).report(0, &s); !errors.Is(err, ErrFloor) {
-		t.Errorf("no longer than the floor: %v", err)
+		t.Errorf("not longer than the floor: %v", err)
 	}
 }
 
@@ -93,8 +94,8 @@ func TestTurnsAlternate(t *testing.T) {
 	}
 }
 
-// TestTurnsOutlastTheirMemory keeps the latest.
-func TestTurnsOutlastTheirMemory(t *testing.T) {
+// TestOldIterationsAreDropped checks that only the latest iterations are kept.
+func TestOldIterationsAreDropped(t *testing.T) {
 	turns := newWatchTurns(1000, func() error { return nil })
 	for range keptTurns + 10 {
 		if err := turns.turn(); err != nil {
@@ -138,7 +139,7 @@ func TestWatchErrors(t *testing.T) {
 
 func TestProbeWatch(t *testing.T) {
 	if ProbeWatch("auto") == nil || ProbeWatch("abacus") == nil {
-		t.Error("an engine that is none can be used")
+		t.Error("an unknown engine can be used")
 	}
 	t.Setenv(features.EnvBackend, "plain")
 	if ProbeWatch(watch.ModeRing.String()) == nil {

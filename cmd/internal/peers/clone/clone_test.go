@@ -23,7 +23,8 @@ func TestBuildNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestBuildGo compiles the program with a library that has as much of gnet as the program uses.
+// TestBuildGo compiles the program with a library that has as much of gnet as the program
+// uses.
 func TestBuildGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -70,12 +71,12 @@ func Run(any, string, ...Option) error     { return nil }
 		t.Error(err)
 	}
 	if _, err := os.Stat(p.dir); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", p.dir, err)
+		t.Errorf("%s was not removed: %v", p.dir, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "gnet.go"), []byte("package gnet\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Build(t.Context(), Gnet, dir); err == nil || !strings.Contains(err.Error(), "go build") {
-		t.Errorf("a library that lacks something: %v", err)
+		t.Errorf("an incomplete library: %v", err)
 	}
 }

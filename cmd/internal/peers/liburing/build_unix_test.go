@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// TestKilledCompilerLeavesNothing ends a build while the compiler has a temporary
-// file.
+// TestKilledCompilerLeavesNothing ends a build while the compiler has a temporary file.
 func TestKilledCompilerLeavesNothing(t *testing.T) {
 	bin, temp := t.TempDir(), t.TempDir()
 	const compiler = "#!/bin/sh\n: >\"$TMPDIR/temporary.s\"\nexec sleep 600\n"
@@ -24,7 +23,7 @@ func TestKilledCompilerLeavesNothing(t *testing.T) {
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // until the compiler has begun
+	go func() { // until the compiler has started
 		defer cancel()
 		for made := 0; made == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			for _, pattern := range []string{"*.s", "*/*.s"} {

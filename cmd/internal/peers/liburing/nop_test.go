@@ -64,7 +64,7 @@ func TestDifferentFlagsAreTold(t *testing.T) {
 	for ring, same := range map[string]bool{workload.RingDefer: true, workload.RingDefault: false} {
 		said, err := a.difference(workload.Nop{Ring: ring}.Options())
 		if err != nil || (said == "") != same {
-			t.Errorf("%s: said %q, %v", ring, said, err)
+			t.Errorf("%s: got %q, %v", ring, said, err)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestNoCompilerIsNamed(t *testing.T) {
 	}
 }
 
-// fakeCompiler puts a script in the place of cc, and returns where the program is compiled.
+// fakeCompiler installs a script as cc, and returns the directory of the build.
 func fakeCompiler(t *testing.T, script string) (tmp string) {
 	t.Helper()
 	sh, err := os.Stat("/bin/sh")
@@ -154,7 +154,7 @@ func build(t *testing.T) *Program {
 			t.Error(err)
 		}
 		if _, err := os.Stat(p.dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", p.dir, err)
+			t.Errorf("%s was not removed: %v", p.dir, err)
 		}
 	})
 	return p
@@ -184,7 +184,7 @@ func TestReal(t *testing.T) {
 			}
 			j.Warm, j.Measure = 0, 0
 			if s, err := p.Round(t.Context(), j); err != nil || s.Ops != int64(j.Nop.Rounds()*batch) {
-				t.Errorf("%s: a trial did %d operations, %v", ring, s.Ops, err)
+				t.Errorf("%s: a trial made %d operations, %v", ring, s.Ops, err)
 			}
 		}
 	}

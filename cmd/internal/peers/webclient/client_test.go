@@ -102,7 +102,7 @@ func TestClients(t *testing.T) {
 		defer cancel()
 		j := Job{Client: name, Path: path, Addr: srv.Listener.Addr().String(), Connections: 2, Measure: time.Second}
 		if _, err := j.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: a context that ends: %v", name, err)
+			t.Errorf("%s: a cancelled context: %v", name, err)
 		}
 		if testing.Short() || name == NameAB { // its output is the same as that of ab -k
 			continue

@@ -4,7 +4,8 @@ package webclient
 
 import "testing"
 
-// FuzzParse takes anything for what ab and wrk printed: an error or a result that can be.
+// FuzzParse parses any bytes as the output of ab and wrk: the result is an error or valid
+// figures.
 func FuzzParse(f *testing.F) {
 	f.Add(abSaid, abTable)
 	f.Add(abSaid, "50\n")
