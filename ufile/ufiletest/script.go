@@ -3,6 +3,7 @@
 package ufiletest
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
@@ -158,13 +159,7 @@ func (c *script) stat(f File) {
 }
 
 // canary returns a buffer in which every byte that a read changes can be seen.
-func canary(n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = '#'
-	}
-	return p
-}
+func canary(n int) []byte { return bytes.Repeat([]byte("#"), n) }
 
 // digest describes data: short ones in full.
 func digest(p []byte) string {
