@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,16 @@ var Kinds = []string{
 
 // Byte returns the initial content of a file at an offset.
 func Byte(off int64) byte { return byte(off) ^ byte(off>>8)*3 ^ byte(off>>16)*5 }
+
+// initial returns the initial content of all files. Its capacity is its length, so that append
+// copies it.
+var initial = sync.OnceValue(func() []byte {
+	p := make([]byte, Size)
+	for i := range p {
+		p[i] = Byte(int64(i))
+	}
+	return p
+})
 
 // server is the state that all files share.
 type server struct {
@@ -124,7 +135,7 @@ func (r *root) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 	if !ok || cache != "direct" && cache != "cached" {
 		return nil, syscall.ENOENT
 	}
-	n := &node{server: r.server, kind: kind, cached: cache == "cached", size: Size}
+	n := &node{server: r.server, kind: kind, cached: cache == "cached", size: Size, content: initial()}
 	inode := r.NewPersistentInode(ctx, n, fs.StableAttr{Mode: syscall.S_IFREG})
 	r.AddChild(name, inode, true)
 	n.attr(&out.Attr)
@@ -141,7 +152,7 @@ type node struct {
 	mu      sync.Mutex
 	size    int64
 	reads   int
-	written map[int64]byte // bytes that are no longer Byte
+	content []byte // also beyond size; not changed in place, because files share the initial one
 }
 
 var (
@@ -219,14 +230,18 @@ func (n *node) Read(_ context.Context, _ fs.FileHandle, p []byte, off int64) (fu
 	case n.kind == "estale":
 		return nil, syscall.ESTALE
 	}
-	for i := range p[:k] {
-		b, ok := n.written[off+int64(i)]
-		if !ok {
-			b = Byte(off + int64(i))
-		}
-		p[i] = b
+	if k > 0 {
+		copy(p[:k], n.upTo(off + k)[off:])
 	}
 	return fuse.ReadResultData(p[:k]), 0
+}
+
+// upTo returns the first bytes of the file, up to an offset. The caller holds mu.
+func (n *node) upTo(end int64) []byte {
+	for i := int64(len(n.content)); i < end; i++ {
+		n.content = append(n.content, Byte(i))
+	}
+	return n.content[:end]
 }
 
 func (n *node) Write(_ context.Context, _ fs.FileHandle, p []byte, off int64) (uint32, syscall.Errno) {
@@ -245,13 +260,11 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, p []byte, off int64) (u
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.written == nil {
-		n.written = make(map[int64]byte)
-	}
-	for i, b := range p {
-		n.written[off+int64(i)] = b
-	}
-	n.size = max(n.size, off+int64(len(p)))
+	end := off + int64(len(p))
+	n.upTo(end)
+	n.content = slices.Clone(n.content)
+	copy(n.content[off:], p)
+	n.size = max(n.size, end)
 	return uint32(len(p)), 0
 }
 
