@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -307,7 +308,17 @@ func (d *badDisk) sync(path string, f func() error) error {
 	}
 	rel, err := filepath.Rel(d.dir, path)
 	info, serr := os.Stat(path)
-	if err != nil || serr != nil || info.IsDir() || !strings.HasPrefix(rel, "data/") || strings.HasSuffix(rel, ".new") {
+	if err == nil && serr == nil && info.IsDir() {
+		gone, err := d.removed(path)
+		if err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		return d.forget(gone)
+	}
+	if err != nil || serr != nil || !strings.HasPrefix(rel, "data/") || strings.HasSuffix(rel, ".new") {
 		return f()
 	}
 	d.mu.Lock()
@@ -327,11 +338,53 @@ func (d *badDisk) sync(path string, f func() error) error {
 		return nil // a later sync was faster
 	}
 	d.synced[path] = number
-	name := filepath.Join(d.shadow, strings.ReplaceAll(rel, "/", "_"))
-	if err := os.WriteFile(name+".tmp", p, 0o600); err != nil {
+	name := d.shadowOf(path)
+	if err := os.WriteFile(name+".tmp", append(inode(info), p...), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(name+".tmp", name)
+}
+
+// removed returns the files of a directory that were synced and have been removed since, with
+// the numbers of their syncs.
+func (d *badDisk) removed(dir string) (map[string]int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	shadows, err := filepath.Glob(d.shadowOf(dir) + "_*")
+	gone := make(map[string]int)
+	for _, name := range shadows {
+		path := filepath.Join(dir, strings.TrimPrefix(name, d.shadowOf(dir)+"_"))
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			gone[path] = d.synced[path]
+		}
+	}
+	return gone, err
+}
+
+// forget drops what was synced of files whose removal is durable.
+func (d *badDisk) forget(gone map[string]int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for path, number := range gone {
+		if d.synced[path] != number {
+			continue // there is a new file of that name
+		}
+		if err := os.Remove(d.shadowOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// shadowOf returns the file that keeps what was synced of a file: its inode, 8 bytes, and its
+// content.
+func (d *badDisk) shadowOf(path string) string {
+	rel, _ := filepath.Rel(d.dir, path)
+	return filepath.Join(d.shadow, strings.ReplaceAll(rel, "/", "_"))
+}
+
+func inode(info os.FileInfo) []byte {
+	return binary.LittleEndian.AppendUint64(nil, info.Sys().(*syscall.Stat_t).Ino)
 }
 
 // written notes how far raft's log is durable.
@@ -396,8 +449,29 @@ func cutPower(r *rand.Rand, dir, shadow string) error {
 		if errors.Is(err, os.ErrNotExist) && strings.HasSuffix(path, "-wal") && (all || r.IntN(2) == 0) {
 			return os.Remove(path) // the name was never synced
 		}
+		if errors.Is(err, os.ErrNotExist) && !strings.HasSuffix(path, "-wal") {
+			// A database gets its name when its content has been synced.
+			if all || r.IntN(2) == 0 {
+				return os.Remove(path)
+			}
+			return nil
+		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
+		}
+		info, ierr := e.Info()
+		if ierr != nil {
+			return ierr
+		}
+		if len(old) >= 8 {
+			replaced := string(old[:8]) != string(inode(info))
+			if old = old[8:]; replaced && !strings.HasSuffix(path, "-wal") {
+				// Another file has got the name, and its content was synced before.
+				if all || r.IntN(2) == 0 {
+					return os.WriteFile(path, old, 0o600)
+				}
+				return nil
+			}
 		}
 		return os.WriteFile(path, mix(now, old), 0o600)
 	})

@@ -29,6 +29,7 @@ const opHeader = 1 + 16 + 4
 
 const (
 	opCluster = 'I' // identity of the cluster, 8 bytes
+	opMember  = 'M' // index of the configuration, 8 bytes; the directory of a member, 8 bytes; the member's ID
 	opCreate  = 'C' // page size, length of the name, name, pages
 	opDelete  = 'D' // database
 	opTxn     = 'T' // see txn.encode
@@ -207,6 +208,11 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		clear(jobs)
 	}
 	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			if err := f.configured(l.Index, raft.DecodeConfiguration(l.Data)); err != nil {
+				f.log.Warn("replica: the directories of the members cannot be stored", "error", err)
+			}
+		}
 		if l.Type != raft.LogCommand || f.bug == bugSkipEntry && f.leading.Load() == nil && l.Index%7 == 0 {
 			continue
 		}
@@ -274,6 +280,11 @@ func (f fsm) carryOut(o op, at Position, n uint64) error {
 			return errEntry
 		}
 		return f.join(binary.LittleEndian.Uint64(o.rest))
+	case opMember:
+		if len(o.rest) < 16 {
+			return errEntry
+		}
+		return f.recordMember(at.Index<<12|n+1, binary.LittleEndian.Uint64(o.rest), binary.LittleEndian.Uint64(o.rest[8:]), string(o.rest[16:]))
 	case opCreate:
 		if len(o.rest) < 8 {
 			return errEntry
@@ -303,6 +314,8 @@ type manifest struct {
 	Cluster   uint64          `json:"cluster"`
 	Index     uint64          `json:"index"` // of the last entry that was applied
 	Databases []databaseState `json:"databases"`
+
+	Directories directories `json:"directories"`
 }
 
 type databaseState struct {
@@ -317,7 +330,7 @@ type databaseState struct {
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	m := manifest{Version: 1, Cluster: f.cluster, Index: f.applied.Load()}
+	m := manifest{Version: 1, Cluster: f.cluster, Index: f.applied.Load(), Directories: f.dirs}
 	for _, db := range f.dbs {
 		db.mu.Lock()
 		state, broken := databaseState{db.id, db.name, db.pageSize, db.pos}, db.broken

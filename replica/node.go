@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -141,6 +142,7 @@ type Node struct {
 	dbs     map[uint64]*database
 	names   map[string]*database
 	cluster uint64
+	dirs    directories
 	emptied map[string]struct{} // directories of databases that were removed
 
 	run     uint64 // random, chosen when the node starts
@@ -155,6 +157,10 @@ type Node struct {
 	applied   atomic.Uint64
 	waitMu    sync.Mutex
 	waiting   chan struct{} // closed when applied grows; nil without a waiting call
+
+	directory uint64        // identifies this node's directory; random, chosen when it was empty
+	unknown   chan struct{} // a member may have no entry in dirs
+	warned    sync.Map      // directories that were reported
 
 	verifying sharedCheck
 	accepted  *acceptances
@@ -216,7 +222,7 @@ func openNode(o Options, bug seededBug) (_ *Node, err error) {
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
-		accepted: newAcceptances(),
+		accepted: newAcceptances(), unknown: make(chan struct{}, 1),
 	}
 	n.forwardIdle.Store(int64(defaultForwardIdle))
 	n.closing, n.stop = context.WithCancel(context.Background())
@@ -246,6 +252,7 @@ func openNode(o Options, bug seededBug) (_ *Node, err error) {
 	n.running.Store(true)
 	n.over.Go(n.lead)
 	n.over.Go(n.proposer)
+	n.over.Go(n.recordMembers)
 	n.over.Go(n.catchUp)
 	n.over.Go(n.watchLog)
 	for range 4 {
@@ -256,8 +263,28 @@ func openNode(o Options, bug seededBug) (_ *Node, err error) {
 
 // identity is stored in the directory, so that another node does not use it by mistake.
 type identity struct {
-	ID      string `json:"id"`
-	Cluster uint64 `json:"cluster"`
+	ID          string      `json:"id"`
+	Cluster     uint64      `json:"cluster"`
+	Directory   uint64      `json:"directory"`
+	Directories directories `json:"directories"`
+}
+
+// directories has the directory of each member, as raft's log has recorded it. A member that
+// was opened with another directory has forgotten what it acknowledged and for which candidate
+// it voted. Elections without it could lose commits, so candidates do not count its vote, and it
+// does not count votes for itself, until it was removed and added.
+//
+// The file node.json has them too: after a restart a node votes before it knows what is
+// committed.
+type directories struct {
+	Place   uint64                     `json:"place"`  // of the last change in raft's log: index<<12 and operation
+	Config  uint64                     `json:"config"` // index of the last change of the members
+	Members map[string]memberDirectory `json:"members,omitempty"`
+}
+
+type memberDirectory struct {
+	Directory uint64 `json:"directory"`
+	Place     uint64 `json:"place"`
 }
 
 func (n *Node) identityPath() string { return filepath.Join(n.opts.Dir, "node.json") }
@@ -265,7 +292,8 @@ func (n *Node) identityPath() string { return filepath.Join(n.opts.Dir, "node.js
 func (n *Node) identify() error {
 	p, err := os.ReadFile(n.identityPath())
 	if errors.Is(err, os.ErrNotExist) {
-		return n.saveIdentity(0)
+		n.directory = rand.Uint64() | 1
+		return n.saveIdentity()
 	}
 	var id identity
 	if err == nil {
@@ -277,12 +305,17 @@ func (n *Node) identify() error {
 	if id.ID != n.opts.ID {
 		return fmt.Errorf("replica: %s belongs to node %q, and Options.ID is %q", n.opts.Dir, id.ID, n.opts.ID)
 	}
-	n.cluster = id.Cluster
+	n.cluster, n.dirs, n.directory = id.Cluster, id.Directories, id.Directory
+	if n.directory == 0 { // of an earlier version
+		n.directory = rand.Uint64() | 1
+		return n.saveIdentity()
+	}
 	return nil
 }
 
-func (n *Node) saveIdentity(cluster uint64) error {
-	p, err := json.Marshal(identity{n.opts.ID, cluster})
+// saveIdentity writes the identity. n.mu is locked, or the node is not open yet.
+func (n *Node) saveIdentity() error {
+	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs})
 	if err != nil {
 		return err
 	}
@@ -326,7 +359,131 @@ func (n *Node) join(cluster uint64) error {
 		return nil
 	}
 	n.cluster = cluster
-	return n.saveIdentity(cluster)
+	return n.saveIdentity()
+}
+
+// recordMember records the directory of a member, if there was no change of the members since
+// the leader saw it.
+func (n *Node) recordMember(place, config, directory uint64, id string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := &n.dirs
+	if _, ok := d.Members[id]; ok || place <= d.Place || config < d.Config {
+		return nil
+	}
+	members := map[string]memberDirectory{id: {directory, place}}
+	maps.Copy(members, d.Members)
+	d.Place, d.Members = place, members
+	return n.saveIdentity()
+}
+
+// configured forgets the directories of members that were removed.
+func (n *Node) configured(index uint64, c raft.Configuration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := &n.dirs
+	if index<<12 <= d.Place {
+		return nil
+	}
+	members := make(map[string]memberDirectory)
+	for _, m := range c.Servers {
+		if known, ok := d.Members[string(m.ID)]; ok {
+			members[string(m.ID)] = known
+		}
+	}
+	*d = directories{index << 12, index, members}
+	n.lookAtMembers()
+	return n.saveIdentity()
+}
+
+// adopt takes over the directories of a snapshot, unless this node has newer ones.
+func (n *Node) adopt(d directories) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d.Place <= n.dirs.Place {
+		return nil
+	}
+	n.dirs = d
+	return n.saveIdentity()
+}
+
+// recordMembers proposes to record the directories of members that this node has met while it
+// leads.
+func (n *Node) recordMembers() {
+	for {
+		select {
+		case <-n.closing.Done():
+			return
+		case <-n.unknown:
+		}
+		n.mu.RLock()
+		config := n.dirs.Config
+		n.mu.RUnlock()
+		f := n.raft.GetConfiguration()
+		if n.leader() == nil || f.Error() != nil {
+			continue
+		}
+		for _, m := range f.Configuration().Servers {
+			directory := n.directory
+			if string(m.ID) != n.opts.ID {
+				met, ok := n.wire.met.Load(string(m.Address))
+				if !ok || met.(welcome).ID != string(m.ID) {
+					continue
+				}
+				directory = met.(welcome).Directory
+			}
+			n.mu.RLock()
+			known, ok := n.dirs.Members[string(m.ID)]
+			n.mu.RUnlock()
+			switch {
+			case ok && known.Directory != directory:
+				_ = n.replaced(string(m.ID), directory)
+			case !ok && directory != 0:
+				rest := binary.LittleEndian.AppendUint64(nil, config)
+				rest = binary.LittleEndian.AppendUint64(rest, directory)
+				p := n.propose(opMember, append(rest, m.ID...))
+				n.enqueue(p)
+				_ = p.waitContext(n.closing) // the next leader tries again
+			}
+		}
+	}
+}
+
+// lookAtMembers starts a round of recordMembers.
+func (n *Node) lookAtMembers() {
+	select {
+	case n.unknown <- struct{}{}:
+	default:
+	}
+}
+
+// replaced reports that a member has another directory than the recorded one.
+func (n *Node) replaced(id string, directory uint64) error {
+	err := fmt.Errorf("replica: member %q was opened with another directory than the one that the cluster has recorded, and has forgotten what it acknowledged: its vote does not count until it is removed and added again", id)
+	if _, known := n.warned.LoadOrStore([2]any{id, directory}, true); !known {
+		n.log.Error(err.Error())
+	}
+	return err
+}
+
+// mayVote returns an error if the vote of a member does not count for this node.
+func (n *Node) mayVote(id, address string) error {
+	v, ok := n.wire.met.Load(address)
+	if !ok {
+		return nil
+	}
+	met := v.(welcome)
+	n.mu.RLock()
+	known, ok := n.dirs.Members[id]
+	own := n.dirs.Members[n.opts.ID]
+	n.mu.RUnlock()
+	switch {
+	case ok && met.ID == id && met.Directory != known.Directory:
+		return n.replaced(id, met.Directory)
+	case met.Known.Directory != 0 && met.Known.Directory != n.directory && (own.Directory != n.directory || own.Place < met.Known.Place):
+		return n.replaced(n.opts.ID, n.directory)
+	}
+	return nil
 }
 
 func (n *Node) start() error {
@@ -348,7 +505,7 @@ func (n *Node) start() error {
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
 	})
-	through := transport{n.wire.transport, max(2*n.opts.Election, time.Second), n.accepted}
+	through := transport{n.wire.transport, max(2*n.opts.Election, time.Second), n.accepted, n.mayVote}
 	if n.opts.around != nil {
 		through.network = n.opts.around(n.wire.transport)
 	}
@@ -437,9 +594,10 @@ func (n *Node) lead() {
 				n.over.Go(func() {
 					p := n.propose(opCluster, binary.LittleEndian.AppendUint64(nil, rand.Uint64()|1))
 					n.enqueue(p)
-					_ = p.wait() // the next leader tries again
+					_ = p.waitContext(n.closing) // the next leader tries again
 				})
 			}
+			n.lookAtMembers()
 			n.log.Info("replica: this node is the leader", "term", term)
 		}
 	}
@@ -881,6 +1039,9 @@ func (n *Node) restore(m manifest) error {
 		if err := n.join(m.Cluster); err != nil {
 			return err
 		}
+	}
+	if err := n.adopt(m.Directories); err != nil {
+		return err
 	}
 	dbs, names := make(map[uint64]*database), make(map[string]*database)
 	for _, s := range m.Databases {

@@ -12,7 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // TestForeignChange lets another program change, cut or delete a file of a stopped node. The
@@ -31,7 +36,18 @@ func TestForeignChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 3, Options{})
+			// The removal of the old WAL must be durable before the fetched file gets its name.
+			var ordered sync.Map
+			around := func(path string, sync func() error) error {
+				_, fetched := os.Stat(filepath.Join(path, "db.new"))
+				_, wal := os.Stat(filepath.Join(path, "db-wal"))
+				err := sync()
+				if fetched == nil && errors.Is(wal, os.ErrNotExist) && err == nil {
+					ordered.Store(path, true)
+				}
+				return err
+			}
+			c := newCluster(t, 3, Options{disk: disk{around: around}})
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(20000))")
@@ -50,6 +66,9 @@ func TestForeignChange(t *testing.T) {
 			until(t, "the file is whole again", func() bool {
 				return n.metrics.Fetched.Load() > 0 && len(n.Status().Broken) == 0
 			})
+			if _, ok := ordered.Load(n.data); !ok {
+				t.Error("after a power cut the fetched file could have the WAL of the old one")
+			}
 			c.judge()
 		})
 	}
@@ -410,4 +429,153 @@ func TestChangesOfUnknownPages(t *testing.T) {
 		t.Errorf("the follower repaired its file: %+v", s)
 	}
 	c.judge()
+}
+
+// lateCommits is a network in which one member does not learn what is committed after an index.
+type lateCommits struct {
+	network
+	late  *atomic.Pointer[string]
+	index *atomic.Uint64
+}
+
+func (n lateCommits) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if late := n.late.Load(); late != nil && string(id) == *late {
+		a := *args
+		a.LeaderCommitIndex = min(a.LeaderCommitIndex, n.index.Load())
+		args = &a
+	}
+	return n.network.AppendEntries(id, target, args, resp)
+}
+
+func (n lateCommits) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// TestRestoreWithoutLeader: a member installs a snapshot whose data only the leader can give, and
+// the leader dies. The third member has the data in its log, and needs the vote of the first
+// one to learn that they are committed.
+func TestRestoreWithoutLeader(t *testing.T) {
+	var late atomic.Pointer[string]
+	var index atomic.Uint64
+	c := newCluster(t, 3, Options{SnapshotEntries: 20, Election: 400 * time.Millisecond, snapshotEvery: time.Hour,
+		around: func(n network) network { return lateCommits{n, &late, &index} }})
+	for try := 0; ; try++ {
+		leader := c.leader()
+		db := open(t, leader, "db")
+		execAll(t, db, "CREATE TABLE IF NOT EXISTS t(x)")
+		c.judge()
+		others := c.followers()
+		if len(others) != 2 || c.leader() != leader {
+			continue
+		}
+		id := others[0].ID()
+		c.stop(others[1].ID())
+		index.Store(others[0].raft.AppliedIndex())
+		late.Store(&id)
+		for range 60 {
+			execAll(t, db, "INSERT INTO t VALUES(1)")
+		}
+		must(t, leader.raft.Snapshot().Error())
+		must(t, leader.wire.listener.Close()) // it sends its snapshot, and gives no files
+		z := c.start(others[1].ID())
+		until(t, "the member has installed the snapshot and lacks the data", func() bool { return len(z.Status().Broken) > 0 })
+		break
+	}
+	gone := c.leader()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = gone.Close()
+	}()
+	late.Store(nil)
+	c.mu.Lock()
+	delete(c.nodes, gone.ID())
+	c.mu.Unlock()
+	next := c.leader()
+	until(t, "the new leader has the data", func() bool { return len(next.Status().Broken) == 0 })
+	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "60" {
+		t.Errorf("%s rows", got)
+	}
+	<-over
+	c.start(gone.ID())
+	c.judge()
+}
+
+// votes counts the elections that a node has tried.
+type votes struct {
+	network
+	tried *sync.Map
+}
+
+func (n votes) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	err := n.network.RequestPreVote(id, target, args, resp)
+	if err == nil {
+		count, _ := n.tried.LoadOrStore(string(n.LocalAddr()), new(atomic.Int64))
+		count.(*atomic.Int64).Add(1)
+	}
+	return err
+}
+
+// TestEmptiedMember: a member that is opened with an empty directory has forgotten what it
+// acknowledged. It and a member that lacks these commits must not elect a leader.
+func TestEmptiedMember(t *testing.T) {
+	var tried sync.Map
+	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond, around: func(n network) network { return votes{n, &tried} }})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	until(t, "all have recorded the directories", func() bool {
+		for _, n := range c.all() {
+			n.mu.RLock()
+			known := len(n.dirs.Members)
+			n.mu.RUnlock()
+			if known != 3 {
+				return false
+			}
+		}
+		return true
+	})
+	leader = c.leader()
+	others := c.followers()
+	lacks, emptied := others[0].ID(), others[1].ID()
+	c.stop(lacks)
+	execAll(t, open(t, leader, "db"), "INSERT INTO t VALUES('acknowledged')") // by the leader and the other one
+	c.stop(leader.ID())
+	c.stop(emptied)
+	must(t, os.RemoveAll(filepath.Join(c.dir, emptied)))
+	tried.Clear()
+	c.start(lacks)
+	n := c.start(emptied)
+	until(t, "elections without the acknowledged commit", func() bool {
+		for _, m := range c.all() {
+			if m.raft.State() == raft.Leader {
+				t.Fatalf("%s leads without an acknowledged commit", m.ID())
+			}
+		}
+		both := 0
+		for _, m := range c.all() {
+			if count, ok := tried.Load(m.Address()); ok && count.(*atomic.Int64).Load() >= 3 {
+				both++
+			}
+		}
+		return both == 2
+	})
+	c.start(leader.ID())
+	back := c.leader()
+	if got := value(t, open(t, back, "db"), "SELECT count(*) FROM t"); got != "1" {
+		t.Errorf("%s rows", got)
+	}
+	// With its new directory it is a member again after it was removed and added.
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	must(t, back.RemoveMember(ctx, emptied))
+	must(t, back.AddMember(ctx, emptied, n.Address()))
+	until(t, "its directory is recorded", func() bool {
+		back.mu.RLock()
+		defer back.mu.RUnlock()
+		return back.dirs.Members[emptied].Directory == n.directory
+	})
+	c.judge()
+	must(t, n.mayVote(back.ID(), back.Address()))
+	must(t, back.mayVote(n.ID(), n.Address()))
 }

@@ -34,6 +34,8 @@ type wire struct {
 	over      sync.WaitGroup
 	once      sync.Once
 
+	met sync.Map // the latest welcome by address, of connections for raft
+
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // connections that this node serves
 	peers map[string]*peer      // connections for its own requests, by address
@@ -57,6 +59,7 @@ type transport struct {
 	network
 	patience time.Duration
 	accepted *acceptances
+	mayVote  func(id, address string) error
 }
 
 // network is what raft needs of a transport.
@@ -71,6 +74,24 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 	err := t.network.AppendEntries(id, target, args, resp)
 	if err == nil && resp.Success && resp.Term == args.Term {
 		t.accepted.note(id, acceptance{args.Term, sent})
+	}
+	return err
+}
+
+// RequestVote asks for a vote. The connection may be made by the call, so whether the vote counts
+// is known afterwards.
+func (t transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	err := t.network.RequestVote(id, target, args, resp)
+	if err == nil {
+		err = t.mayVote(string(id), string(target))
+	}
+	return err
+}
+
+func (t transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	err := t.network.RequestPreVote(id, target, args, resp)
+	if err == nil {
+		err = t.mayVote(string(id), string(target))
 	}
 	return err
 }
@@ -193,7 +214,10 @@ type hello struct {
 }
 
 type welcome struct {
-	Error string `json:"error,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Directory uint64          `json:"directory,omitempty"`
+	Known     memberDirectory `json:"known"` // the recorded directory of the caller, if any
 }
 
 func send(w io.Writer, v any) error {
@@ -250,11 +274,15 @@ func (w *wire) welcome(c net.Conn) {
 	}
 	if err := w.judge(&h); err != nil {
 		w.node.log.Warn("replica: a connection was refused", "from", h.From, "address", h.Address, "error", err)
-		_ = send(c, welcome{err.Error()})
+		_ = send(c, welcome{Error: err.Error()})
 		w.drop(c)
 		return
 	}
-	if send(c, welcome{}) != nil || c.SetDeadline(time.Time{}) != nil {
+	n := w.node
+	n.mu.RLock()
+	known := n.dirs.Members[h.From]
+	n.mu.RUnlock()
+	if send(c, welcome{ID: n.opts.ID, Directory: n.directory, Known: known}) != nil || c.SetDeadline(time.Time{}) != nil {
 		w.drop(c)
 		return
 	}
@@ -393,6 +421,10 @@ func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error)
 	}
 	if err == nil && answer.Error != "" {
 		err = fmt.Errorf("replica: %s refused the connection: %s", address, answer.Error)
+	}
+	if err == nil && kind == kindRaft {
+		w.met.Store(address, answer)
+		w.node.lookAtMembers()
 	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
@@ -809,6 +841,10 @@ func (db *database) install(tmp string, pos Position) error {
 	if err := removeBeside(db.path); err != nil {
 		return err
 	}
+	// After a power cut the new file must not have the WAL of the old one.
+	if err := n.syncFile(filepath.Dir(db.path)); err != nil {
+		return err
+	}
 	if err := n.rename(tmp, db.path); err != nil {
 		return err
 	}
@@ -854,22 +890,30 @@ func (db *database) install(tmp string, pos Position) error {
 
 // fetchAll fetches the databases that this node does not have in the state of a snapshot. It
 // returns when it has all of them: raft then assumes that this node has the snapshot.
+//
+// Without a leader it returns earlier, and the fetches go on. Raft casts no vote before fetchAll
+// returns, and the other members may need this vote to commit what the snapshot has. No commit
+// can be lost by that: a majority without this node has the data.
 func (n *Node) fetchAll(dbs map[string]*database) error {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 4)
+	begin := time.Now()
+	alone := func() bool {
+		return time.Since(begin) > 4*n.opts.Election && time.Since(n.raft.LastContact()) > 4*n.opts.Election
+	}
 	for _, db := range dbs {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			n.ensure(db)
+			n.ensure(db, alone)
 		})
 	}
 	wg.Wait()
 	return n.closing.Err()
 }
 
-// ensure waits until a database is complete on this node.
-func (n *Node) ensure(db *database) {
+// ensure waits until a database is complete on this node, or alone returns true.
+func (n *Node) ensure(db *database, alone func() bool) {
 	db.mu.Lock()
 	_ = db.load() // a file with another state is fetched
 	db.mu.Unlock()
@@ -877,7 +921,7 @@ func (n *Node) ensure(db *database) {
 		db.mu.Lock()
 		done := db.broken == nil || db.gone
 		db.mu.Unlock()
-		if done {
+		if done || alone() {
 			return
 		}
 		select {
