@@ -43,7 +43,7 @@ type Recovery struct {
 	// Dropped is the number of bytes that were cut off after End, in the segment of End.
 	// They are the remains of an interrupted write, none of whose appends had returned.
 	Dropped int64
-	// Reason tells why these bytes are not records. It is empty if Dropped is 0.
+	// Reason describes why these bytes are not records. It is empty if Dropped is 0.
 	Reason string
 	// Unfinished is the number of files that were removed because the creation of their
 	// segment was interrupted.
