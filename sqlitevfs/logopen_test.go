@@ -193,3 +193,25 @@ func TestLogReports(t *testing.T) {
 		t.Error("a missing directory was replayed")
 	}
 }
+
+// TestNormalNeedsNoLog has a connection that syncs the WAL only for checkpoints, and then one that syncs each
+// commit of the same database.
+func TestNormalNeedsNoLog(t *testing.T) {
+	needLog(t)
+	for _, psow := range []string{"1", "0"} {
+		path := dbFile(t)
+		c := connect(t, path, NameLog, "psow", psow)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=200; CREATE TABLE t(x)")
+		for range 1000 {
+			execSQL(t, c, "INSERT INTO t VALUES(randomblob(100))")
+		}
+		log := filepath.Join(filepath.Dir(path), logName)
+		if exists(log) {
+			t.Errorf("psow=%s: a log that no commit uses was created", psow)
+		}
+		execSQL(t, c, "PRAGMA synchronous=FULL; INSERT INTO t VALUES(0); INSERT INTO t VALUES(1)")
+		if !exists(log) {
+			t.Errorf("psow=%s: no log was created for commits that are synced", psow)
+		}
+	}
+}

@@ -111,6 +111,7 @@ type walFile struct {
 	low    int64    // where the writes since the last sync begin; 0: there are none
 	high   int64    // where they end
 	commit [2]int64 // offsets of the last two frames that end a transaction, the last one first; 0: none
+	ends   int      // frames that end a transaction since the last sync
 	header bool     // the WAL's header was written
 	salt   [8]byte  // of the last commit
 	head   [walHeaderSize]byte
@@ -150,6 +151,7 @@ func (w *walFile) wrote(p []byte, off int64) {
 	w.high = max(w.high, off+int64(len(p)))
 	if len(p) == frameHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 && off > w.commit[0] {
 		w.commit = [2]int64{off, w.commit[0]}
+		w.ends++
 		w.salt = [8]byte(p[8:])
 	}
 }
@@ -157,7 +159,7 @@ func (w *walFile) wrote(p []byte, off int64) {
 // forget begins a new list of writes. The frames of the next commit are kept if the last
 // commit went to the log.
 func (w *walFile) forget(logged bool) {
-	w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false
+	w.low, w.high, w.commit, w.ends, w.header = 0, 0, [2]int64{}, 0, false
 	w.frames.forget(logged)
 }
 
@@ -197,12 +199,17 @@ func (w *walFile) written(read func(p []byte, off int64) (int, error)) (h groupl
 	return h, 0, false
 }
 
+// maxEnds is how many frames that end a transaction a connection may write before a sync that ends a
+// commit. Without powersafe overwrite SQLite repeats the last frame up to the end of a sector. More
+// frames than that are the commits of a connection with synchronous=NORMAL.
+const maxEnds = 16
+
 // synced is called after a sync without a log. If the sync ended a commit, synced attaches
-// the WAL to a log for the next commit.
+// the WAL to a log for the next commit. A connection that syncs only for checkpoints does not need a log.
 func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	defer w.forget(false)
 	h, end, ok := w.written(read)
-	if !ok || w.header || w.commit[0] == 0 {
+	if !ok || w.header || w.commit[0] == 0 || w.ends > maxEnds {
 		return nil
 	}
 	return w.db.commits.attach(w.db, w.path, h, end)
