@@ -13,8 +13,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// TestBackup makes a backup on a follower while the leader writes, and restores it into a new
-// cluster. Damaged backups and names that exist are refused.
+// TestBackup makes a backup on a follower while the leader writes, and restores it into a
+// new cluster. Damaged backups, and names that exist, are refused.
 func TestBackup(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -62,13 +62,13 @@ func TestBackup(t *testing.T) {
 		}
 		execAll(t, db, "INSERT INTO t VALUES('after')")
 	}
-	// A node that is restarted applies the log again, without the parts.
+	// A restarted node applies the log again, without the parts.
 	follower := fresh.followers()[0].ID()
 	fresh.stop(follower)
 	fresh.start(follower)
 	fresh.judge()
 
-	// A file that was changed is refused, and leaves nothing.
+	// A changed file is refused, and no file is left.
 	for _, name := range to.List() {
 		must(t, to.Delete(ctx, name))
 	}

@@ -44,10 +44,11 @@ var (
 	long      = flag.Duration("long", 0, "how long TestChaos plays seeds, in the place of -seeds")
 )
 
-// envNode is set in a child that is a node: its options.
+// envNode holds the options of a node. It turns the test binary into a child that is this
+// node.
 const envNode = "RINGSIDE_TEST_REPLICA"
 
-// childOptions are a node's, as its parent gives them.
+// childOptions are the options that a parent passes to a node.
 type childOptions struct {
 	ID, Dir, Listen string
 	Advertise       string
@@ -69,8 +70,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is what a client asks of a node, by a line of JSON on its standard input. With an
-// answer it comes back on the standard output.
+// command is a request of a client to a node, a line of JSON on the node's standard input.
+// The answer, if any, is a line on its standard output.
 type command struct {
 	N    int    `json:"n"`
 	Kind string `json:"kind"`
@@ -83,7 +84,7 @@ type command struct {
 
 type reply struct {
 	N      int    `json:"n"`
-	Err    string `json:"err,omitempty"` // "no": nothing happened; "uncertain"; else a failure of the test
+	Err    string `json:"err,omitempty"` // "no": nothing happened; "uncertain"; any other text is a failure of the test
 	Val    int    `json:"val"`
 	Text   string `json:"text,omitempty"`
 	Detail string `json:"detail,omitempty"`
@@ -129,7 +130,7 @@ func child(env string) error {
 			continue
 		}
 		over.Go(func() {
-			if c.Kind == "snapshot" { // with a full disk, or a database that is being repaired, there is none
+			if c.Kind == "snapshot" { // a full disk, or a database that is being repaired, has none
 				_ = n.raft.Snapshot().Error()
 				return
 			}
@@ -271,28 +272,28 @@ func atomically(ctx context.Context, db *sql.DB, statements string) error {
 	return tx.Commit()
 }
 
-// The states of a badDisk.
+// States of a badDisk.
 const (
 	diskGood = iota
 	diskSyncFails
 	diskFull
 )
 
-// badDisk is what lies below a node: it keeps what was synced, so that the power can be cut,
-// fails syncs, and is full on demand.
+// badDisk is the disk below a node. It keeps the content at the last sync, so that the
+// power can be cut, makes syncs fail, and is full on demand.
 type badDisk struct {
 	dir, shadow string
 	failing     atomic.Bool
 	mu          sync.Mutex
 	number      int
-	synced      map[string]int // the number of the sync that the shadow is from
+	synced      map[string]int // the number of the sync from which the shadow is
 	log         *os.File
 }
 
 func (d *badDisk) set(state int) {
 	d.failing.Store(state == diskSyncFails)
-	// A file that may not grow stands for a disk without room: any write beyond this size
-	// fails, also through a ring.
+	// A limit on the file's size replaces a full disk: each write beyond it fails, also
+	// through a ring.
 	limit := syscall.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64}
 	if state == diskFull {
 		limit.Cur = 8192
@@ -300,8 +301,8 @@ func (d *badDisk) set(state int) {
 	_ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }
 
-// sync keeps what a file has when its sync begins, and makes it the durable state when the
-// sync has succeeded.
+// sync copies a file's content when its sync begins, and makes the copy the durable state
+// when the sync has succeeded.
 func (d *badDisk) sync(path string, f func() error) error {
 	if d.failing.Load() {
 		return syscall.EIO
@@ -387,7 +388,7 @@ func inode(info os.FileInfo) []byte {
 	return binary.LittleEndian.AppendUint64(nil, info.Sys().(*syscall.Stat_t).Ino)
 }
 
-// written notes how far raft's log is durable.
+// written records up to where raft's log is durable.
 func (d *badDisk) written(g appendlog.SegmentInfo) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -397,7 +398,7 @@ func (d *badDisk) written(g appendlog.SegmentInfo) error {
 			return err
 		}
 	}
-	// The log knows that its write was durable, and may say so in the file.
+	// The log knows that its write was durable, and may record that in the file.
 	_, err := d.log.WriteAt(fmt.Appendf(nil, "%020d %020d\n", g.Index, g.Size), 0)
 	if err == nil && d.failing.Load() {
 		err = syscall.EIO
@@ -405,11 +406,11 @@ func (d *badDisk) written(g appendlog.SegmentInfo) error {
 	return err
 }
 
-// cutPower makes of a dead node's files what a disk may have after a power cut: of what was
-// not synced, each sector of 512 bytes or none; without r none at all.
+// cutPower gives the files of a dead node the content that a disk may have after a power
+// cut: of the unsynced data, any sectors of 512 bytes or none; without r, none.
 func cutPower(r *rand.Rand, dir, shadow string) error {
 	const sector = 512
-	all := r == nil || r.IntN(3) == 0 // nothing that was not synced is there
+	all := r == nil || r.IntN(3) == 0 // no unsynced data is there
 	mix := func(now, old []byte) []byte {
 		if all {
 			return old
@@ -516,8 +517,8 @@ func cutPower(r *rand.Rand, dir, shadow string) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-		// The node may have been killed between a durable write and its note of it. The log
-		// knows its end: such a state no power cut leaves.
+		// The node may have been killed between a durable write and its record of the
+		// write. The log knows its end, so no power cut leaves such a state.
 		store, err := raftlog.Open(filepath.Join(dir, "raft"), raftlog.Options{})
 		if err != nil {
 			return os.WriteFile(name, kept, 0o600)
@@ -529,7 +530,7 @@ func cutPower(r *rand.Rand, dir, shadow string) error {
 	return nil
 }
 
-// process is a node in a child.
+// process is a node in a child process.
 type process struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -556,7 +557,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// spawn starts a node. Its clock is ahead by skew: hours, if time namespaces may be made.
+// spawn starts a node. Its clock is ahead by skew, which is hours if time namespaces can be
+// made.
 func spawn(t testing.TB, o childOptions, skew time.Duration) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -599,7 +601,7 @@ func spawn(t testing.TB, o childOptions, skew time.Duration) *process {
 
 var commandNumber atomic.Int64
 
-// tell sends a command that has no answer.
+// tell sends a command without an answer.
 func (p *process) tell(c command) {
 	line, _ := json.Marshal(c)
 	p.mu.Lock()
@@ -607,7 +609,7 @@ func (p *process) tell(c command) {
 	_, _ = p.in.Write(append(line, '\n')) // a process that ended has a new disk
 }
 
-// ask sends a command. An answer that does not come is an uncertain one.
+// ask sends a command. A missing answer counts as "uncertain".
 func (p *process) ask(c command, patience time.Duration) reply {
 	c.N = int(commandNumber.Add(1))
 	ch := make(chan reply, 1)
@@ -633,7 +635,8 @@ func (p *process) ask(c command, patience time.Duration) reply {
 	return reply{Err: "uncertain"}
 }
 
-// chaos is a run of three nodes in children, with clients and a nemesis.
+// chaos is a run of three nodes in child processes, with clients and a nemesis, which
+// causes the faults.
 type chaos struct {
 	t         testing.TB
 	dir       string
@@ -641,8 +644,8 @@ type chaos struct {
 	bug       seededBug
 	forward   bool
 	snapshots bool            // many
-	skewed    bool            // time namespaces can be made
-	disks     bool            // the nemesis made disks fail or be full
+	skewed    bool            // whether time namespaces can be made
+	disks     bool            // whether the nemesis made disks fail or be full
 	joined    map[string]bool // nodes that were added to the running cluster
 	net       *faultyNet
 	mu        sync.Mutex
@@ -663,7 +666,7 @@ func newChaos(t testing.TB, bug seededBug, forward, snapshots bool) *chaos {
 		c.net.listen[chaosIDs[i]] = a
 	}
 	for _, id := range chaosIDs {
-		// The others reach a node through wires that can be cut.
+		// The other nodes reach a node through wires that can be cut.
 		c.peers[id] = c.net.wire(t, id)
 		must(t, os.MkdirAll(c.shadow(id), 0o700))
 	}
@@ -711,7 +714,7 @@ func (c *chaos) kill(ids ...string) {
 	}
 }
 
-// powerCut kills nodes and starts them again with what their disks have then.
+// powerCut kills nodes and starts them again with the content that their disks have then.
 func (c *chaos) powerCut(r *rand.Rand, ids ...string) {
 	c.kill(ids...)
 	for _, id := range ids {
@@ -722,11 +725,11 @@ func (c *chaos) powerCut(r *rand.Rand, ids ...string) {
 	}
 }
 
-// faultyNet has wires to all nodes. What goes from one node to another can be held.
+// faultyNet has wires to all nodes. It can hold the data from one node to another.
 type faultyNet struct {
 	listen map[string]string
 	held   sync.Map     // direction: true
-	bytes  atomic.Int64 // that went through
+	bytes  atomic.Int64 // number of bytes that went through
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
 }
@@ -757,7 +760,7 @@ func (f *faultyNet) wire(t testing.TB, to string) (address string) {
 	return l.Addr().String()
 }
 
-// forward learns the caller from the first message.
+// forward reads the caller from the first message.
 func (f *faultyNet) forward(in net.Conn, to string) {
 	var h hello
 	if receive(in, &h) != nil {
@@ -777,7 +780,7 @@ func (f *faultyNet) forward(in net.Conn, to string) {
 			if _, held := f.held.Load(d); !held {
 				return
 			}
-			time.Sleep(5 * time.Millisecond) // nothing arrives; the connection stays
+			time.Sleep(5 * time.Millisecond) // no data arrives; the connection stays open
 		}
 	}
 	end := func() {
@@ -813,7 +816,7 @@ func (f *faultyNet) forward(in net.Conn, to string) {
 	pipe(in, out, direction{to, h.From})
 }
 
-// hold holds what goes in some directions until the returned function is called.
+// hold holds the data in some directions until the returned function is called.
 func (f *faultyNet) hold(all ...direction) (release func()) {
 	for _, d := range all {
 		f.held.Store(d, true)
@@ -825,7 +828,7 @@ func (f *faultyNet) hold(all ...direction) (release func()) {
 	}
 }
 
-// nemesis makes faults until stop is closed. It returns what it did.
+// nemesis causes faults until stop is closed. It returns a list of them.
 func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 	pause := func(least, more int) bool {
 		select {
@@ -990,7 +993,7 @@ type output struct {
 	unknown bool
 }
 
-// registersAndLists is the model: each register and each list is by itself.
+// registersAndLists is the model: each register and each list is independent.
 var registersAndLists = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := make(map[string][]porcupine.Operation)
@@ -1008,7 +1011,7 @@ var registersAndLists = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
 	Step: func(state, in, out any) []any {
 		i, o := in.(input), out.(output)
-		list, _ := state.(string) // of a list; it begins as the number 0
+		list, _ := state.(string) // value of a list; it begins as the number 0
 		switch i.kind {
 		case "list":
 			if o.unknown || list == o.text {
@@ -1113,7 +1116,7 @@ func (c *chaos) play(seed uint64, d time.Duration) (wrong []string, operations i
 						if cmd.DB == dbs[0] {
 							other.DB = dbs[1]
 						}
-						_ = p.ask(other, 3*time.Second) // what fails here is made up for at the end
+						_ = p.ask(other, 3*time.Second) // failures here are made up for at the end
 					}
 					continue
 				case cmd.Kind == "transfer":
@@ -1144,8 +1147,8 @@ func (c *chaos) play(seed uint64, d time.Duration) (wrong []string, operations i
 	close(stop)
 	did := <-nemesis
 	over.Wait()
-	// An operation that timed out keeps its client busy in the model for ever: each gets one
-	// of its own.
+	// An operation that timed out keeps its client busy in the model for ever: each such
+	// operation gets its own client.
 	for i := range history {
 		if history[i].Return == 1<<62 {
 			history[i].ClientId = clients + i
@@ -1161,7 +1164,7 @@ func (c *chaos) play(seed uint64, d time.Duration) (wrong []string, operations i
 	return append(wrong, c.judge()...), len(history)
 }
 
-// books is what clients were told.
+// books records the answers that clients got.
 type books struct {
 	dbs               []string
 	mu                sync.Mutex
@@ -1201,7 +1204,7 @@ func (c *chaos) ask(cmd command) (r reply) {
 	}
 }
 
-// dump ends the nodes and shows what they did.
+// dump ends the nodes and prints what they did.
 func (c *chaos) dump() {
 	for _, id := range chaosIDs {
 		p := c.node(id)
@@ -1214,8 +1217,8 @@ func (c *chaos) dump() {
 	}
 }
 
-// audit looks for what was acknowledged and what was refused, and completes the transfers
-// between databases.
+// audit checks acknowledged and refused values, and completes the transfers between
+// databases.
 func (c *chaos) audit(said *books) (wrong []string) {
 	numbers := func(list string) map[int]int {
 		m := make(map[int]int)
@@ -1230,7 +1233,7 @@ func (c *chaos) audit(said *books) (wrong []string) {
 		return m
 	}
 	for _, id := range chaosIDs {
-		c.node(id).ask(command{Kind: "idle"}, patience) // what had no answer may still run
+		c.node(id).ask(command{Kind: "idle"}, patience) // operations without an answer may still run
 	}
 	sent := make(map[string]map[int]int)
 	for _, db := range said.dbs {
@@ -1273,7 +1276,8 @@ func (c *chaos) audit(said *books) (wrong []string) {
 	return wrong
 }
 
-// judge waits until the nodes are whole, compares them, and looks at their files.
+// judge waits until the nodes have no damaged database, compares them, and checks their
+// files.
 func (c *chaos) judge() (wrong []string) {
 	var last reply
 	states := make(map[string]string)
@@ -1334,8 +1338,8 @@ func (c *chaos) judge() (wrong []string) {
 	return wrong
 }
 
-// TestMissingSyncLosesCommits: nodes whose snapshots do not sync the files have lost commits after a
-// power cut of all of them.
+// TestMissingSyncLosesCommits: nodes whose snapshots do not sync the files lose commits in
+// a power cut of all nodes.
 func TestMissingSyncLosesCommits(t *testing.T) {
 	for _, p := range []seededBug{noBug, bugNoSync} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
@@ -1373,8 +1377,8 @@ func TestMissingSyncLosesCommits(t *testing.T) {
 	}
 }
 
-// put appends a value on the node that takes it, and notes the answer. It reports whether the
-// value was acknowledged.
+// put appends a value on the node that accepts it, and records the answer. It reports
+// whether the value was acknowledged.
 func (c *chaos) put(said *books, cmd command) bool {
 	for _, id := range chaosIDs {
 		switch r := c.node(id).ask(cmd, 3*time.Second); r.Err {
@@ -1383,7 +1387,7 @@ func (c *chaos) put(said *books, cmd command) bool {
 			return true
 		case "no":
 		default:
-			return false // it may be there
+			return false // the value may be there
 		}
 	}
 	said.refuse(cmd)
@@ -1391,7 +1395,7 @@ func (c *chaos) put(said *books, cmd command) bool {
 }
 
 // TestDiskFull fills the disks of the leader, of a follower and of all nodes. When there is
-// room again the cluster goes on without a restart, and has what it acknowledged.
+// space again, the cluster continues without a restart, and has all acknowledged commits.
 func TestDiskFull(t *testing.T) {
 	c := newChaos(t, noBug, false, false)
 	c.disks = true
@@ -1468,11 +1472,12 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestChaos plays clients against three nodes in processes of their own that are killed,
-// stopped, cut off in all ways, whose power is cut, whose disks fail and whose clocks are hours
-// apart. It judges: the histories of registers and lists are linearizable, what was
-// acknowledged is there, refused values are not, money is neither made nor lost within and
-// between databases, all nodes have the same pages, SQLite finds the files whole.
+// TestChaos runs clients against three nodes in child processes. The nodes are killed,
+// stopped, and cut off in all ways, their power is cut, their disks fail, and their clocks
+// differ by hours. The test checks that the histories of registers and lists are
+// linearizable, that acknowledged values are there and refused values are not, that money
+// is neither created nor lost within and between databases, that all nodes have the same
+// pages, and that SQLite finds no damage in the files.
 func TestChaos(t *testing.T) {
 	begin, total, played := time.Now(), 0, 0
 	for ; played < *seeds || time.Since(begin) < *long; played++ {

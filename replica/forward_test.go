@@ -137,8 +137,8 @@ func TestForwardIdle(t *testing.T) {
 	}
 }
 
-// TestDoAnywhere runs transactions by Do on all nodes while leaders are closed. Each that
-// returned nil is there once.
+// TestDoAnywhere runs transactions by Do on all nodes while leaders are closed. Each
+// transaction whose Do returned nil is there once.
 func TestDoAnywhere(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 300 * time.Millisecond})
 	c.leader()
@@ -158,14 +158,14 @@ func TestDoAnywhere(t *testing.T) {
 					_, err := tx.Exec("INSERT INTO t VALUES(?)", fmt.Sprint(round, n.ID(), i))
 					if i == 3 && n.ID() != id && !ran && err == nil {
 						ran = true
-						c.stop(id) // the transaction is open on it
+						c.stop(id) // the transaction is open on this node
 					}
 					return err
 				})
 				switch {
 				case err == nil:
 					total++
-				case n.ID() == id: // it was closed
+				case n.ID() == id: // the node was closed
 				case errors.Is(err, ErrUncertain):
 					uncertain++
 				default:

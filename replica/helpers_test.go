@@ -46,7 +46,7 @@ func seededCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	return startCluster(t, count, o, bug)
 }
 
-// newNeighbour starts another cluster like c.
+// newNeighbour starts another cluster with the options of c.
 func newNeighbour(c *cluster) *cluster {
 	c.t.Helper()
 	return startCluster(c.t, len(c.addrs), c.base, c.bug)
@@ -76,8 +76,8 @@ func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 }
 
 // freeAddresses returns different addresses that were free a moment ago: members know each
-// other's before they listen. Other connections take their ports from 127.0.0.1: unless only
-// that address will do, ports of another one stay free.
+// other's addresses before they listen. Other connections use ports of 127.0.0.1. Ports of
+// another address stay free, unless the system permits only 127.0.0.1.
 func freeAddresses(t testing.TB, count int, usual bool) (all []string) {
 	t.Helper()
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
@@ -151,7 +151,7 @@ func (c *cluster) all() []*Node {
 	return all
 }
 
-// leader returns the node that leads, when there is one.
+// leader returns the node that leads, or nil without a leader.
 func (c *cluster) leader() *Node {
 	c.t.Helper()
 	var leader *Node
@@ -222,8 +222,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// writer executes a statement again and again, until it fails or stop is called. stop
-// returns how often it succeeded, and its error.
+// writer executes a statement repeatedly, until it fails or stop is called. stop returns
+// the number of successes, and the error.
 func writer(ctx context.Context, db *sql.DB, statement string) (stop func() (written int, err error)) {
 	end, done := make(chan struct{}), make(chan error, 1)
 	written := 0
@@ -253,8 +253,8 @@ func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), patience)
 }
 
-// delayer holds back replies to AppendEntries, and loses requests, of the nodes that have its
-// around in their options.
+// delayer holds back replies to AppendEntries, and loses requests, of the nodes whose
+// options contain its around function.
 type delayer struct {
 	mu      sync.Mutex
 	lost    bool
@@ -293,7 +293,7 @@ func (d *delayer) release() {
 	}
 }
 
-// pass delivers all that is held back and lets everything through from now on.
+// pass delivers all replies that are held back and lets everything through from now on.
 func (d *delayer) pass() {
 	d.release()
 	d.mu.Lock()

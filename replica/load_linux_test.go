@@ -29,7 +29,7 @@ var manyDatabases = flag.Int("databases", 200, "how many databases TestManyDatab
 // bounded. With -databases 10000 -v it prints the figures of an idle cluster.
 func TestManyDatabases(t *testing.T) {
 	wires := &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}
-	c := startCluster(t, 3, Options{OpenDatabases: 8, Election: time.Second}, noBug) // alone: it counts what the process has
+	c := startCluster(t, 3, Options{OpenDatabases: 8, Election: time.Second}, noBug) // not in parallel: it counts the resources of the process
 	for id, address := range c.addrs {
 		c.stop(id)
 		wires.listen[id] = address
@@ -78,7 +78,7 @@ func TestManyDatabases(t *testing.T) {
 	}
 	over.Wait()
 	created := time.Since(begin)
-	// The working set moves on.
+	// The working set changes.
 	begin = time.Now()
 	next.Store(0)
 	for range max(2, min(100, *manyDatabases/100)) {
@@ -110,7 +110,8 @@ func TestManyDatabases(t *testing.T) {
 	// An open database has the descriptors of a connection, and as many for its writes.
 	until(t, "files are closed", func() bool { return descriptors(t) <= files+6*3*(8+1) })
 	busy, cpu := idle(watched)
-	// An idle cluster exchanges heartbeats. What each database cost would come on top.
+	// An idle cluster exchanges heartbeats. The cost of the databases would be added to
+	// that.
 	if most := 2*quiet + 32<<10; busy > most {
 		t.Errorf("%d bytes on the wire in %v with idle databases, %d with one", busy, watched, quiet)
 	}
@@ -171,7 +172,7 @@ func TestCreateDropStorm(t *testing.T) {
 	}
 	restarted := c.followers()[0].ID()
 	c.stop(restarted)
-	_ = leader.raft.Snapshot().Error() // there may be nothing new
+	_ = leader.raft.Snapshot().Error() // there may be no new commit
 	c.start(restarted)
 	over.Wait()
 	slices.Sort(kept)
@@ -194,8 +195,8 @@ func TestCreateDropStorm(t *testing.T) {
 	c.judge()
 }
 
-// TestHotDatabase: many writers of one database do not keep those of other databases from
-// their share.
+// TestHotDatabase: many writers of one database do not take the share of writers of other
+// databases.
 func TestHotDatabase(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()

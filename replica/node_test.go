@@ -41,8 +41,8 @@ func value(t testing.TB, db *sql.DB, query string) (v string) {
 	return v
 }
 
-// TestThreeNodes writes on the leader and reads on all nodes, while what SQLite can do
-// happens: large transactions, schema changes, VACUUM, triggers, rollbacks.
+// TestThreeNodes writes on the leader and reads on all nodes, with large transactions,
+// schema changes, VACUUM, triggers and rollbacks.
 func TestThreeNodes(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -80,7 +80,7 @@ func TestThreeNodes(t *testing.T) {
 			t.Errorf("a write on a follower: %v", err)
 		}
 		for _, q := range []string{"DELETE FROM missing", "SELECT x FROM missing"} {
-			// The state of this node may be old: it does not judge.
+			// The state of this node may be old: no check.
 			rows, err := open(t, n, "tenants/42.db").QueryContext(t.Context(), q)
 			if e, ok := errors.AsType[*NotLeaderError](err); !ok || e.Leader != leader.ID() {
 				t.Errorf("%s on a follower: %v, %v", q, rows, err)
@@ -102,7 +102,7 @@ func TestThreeNodes(t *testing.T) {
 	}
 }
 
-// stock lets SQLite's own program look at a file.
+// stock checks a file with SQLite's own program.
 func stock(t testing.TB, path string) {
 	t.Helper()
 	program, err := exec.LookPath("sqlite3")
@@ -156,7 +156,7 @@ func TestCreateListDelete(t *testing.T) {
 	c.judge()
 }
 
-// TestFailover closes the leader again and again. Acknowledged commits stay.
+// TestFailover closes the leader repeatedly. Acknowledged commits stay.
 func TestFailover(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	total := 0
@@ -184,8 +184,8 @@ func TestFailover(t *testing.T) {
 	c.judge()
 }
 
-// TestMajorityGone: without a majority writes fail in bounded time, and reads with a bound
-// that allows it go on. The commit without an answer is whole or not there later.
+// TestMajorityGone: without a majority, writes fail in bounded time, and reads whose bound
+// allows it continue. A commit without an answer is later there as a whole or not at all.
 func TestMajorityGone(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -227,7 +227,8 @@ func TestMajorityGone(t *testing.T) {
 }
 
 // TestLongReaders: readers that stay open on followers see the old state while the leader
-// changes the schema, cuts the file by VACUUM and checkpoints. New readers see the new one.
+// changes the schema, shrinks the file by VACUUM and checkpoints. New readers see the new
+// state.
 func TestLongReaders(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()

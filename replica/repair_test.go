@@ -20,8 +20,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestForeignChange lets another program change, cut or delete a file of a stopped node. The
-// node notices when it uses the database, and fetches it.
+// TestForeignChange lets another program change, truncate or delete a file of a stopped
+// node. The node notices when it uses the database, and fetches it.
 func TestForeignChange(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"deleted": os.Remove,
@@ -56,7 +56,7 @@ func TestForeignChange(t *testing.T) {
 			must(t, c.node(victim).raft.Snapshot().Error())
 			c.stop(victim)
 			path := filepath.Join(c.dir, victim, "data", "db")
-			if err := os.Remove(path + "-wal"); err != nil { // checkpointed or not, it is harm as well
+			if err := os.Remove(path + "-wal"); err != nil { // checkpointed or not, it is damage
 				t.Log(err)
 			}
 			must(t, harm(path))
@@ -74,8 +74,8 @@ func TestForeignChange(t *testing.T) {
 	}
 }
 
-// TestJoin adds a node to a cluster whose log was cut, and replaces a lost disk, while the
-// others write.
+// TestJoin adds a node to a cluster whose log was truncated, and replaces a lost disk,
+// while the other nodes write.
 func TestJoin(t *testing.T) {
 	c := newCluster(t, 3, Options{SnapshotEntries: 20})
 	leader := c.leader()
@@ -104,7 +104,7 @@ func TestJoin(t *testing.T) {
 	// A lost disk.
 	lost := c.followers()[0].ID()
 	c.stop(lost)
-	must(t, leader.RemoveMember(ctx, lost)) // it has forgotten commits that it was counted for
+	must(t, leader.RemoveMember(ctx, lost)) // it has lost commits for which its vote was counted
 	must(t, os.RemoveAll(filepath.Join(c.dir, lost)))
 	o = c.options(lost)
 	o.Peers = nil
@@ -132,7 +132,7 @@ func TestJoin(t *testing.T) {
 	c.judge()
 }
 
-// TestRefused: nodes that are not who they say, or say they are another, are not let in.
+// TestRefused: a node with a wrong name, or with the name of another node, is refused.
 func TestRefused(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	a := c.leader()
@@ -168,8 +168,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTooLarge: a transaction beyond the limit is refused with an error that names the option,
-// and the database goes on.
+// TestTooLarge: a transaction beyond the limit is refused with an error that names the
+// option, and the database continues.
 func TestTooLarge(t *testing.T) {
 	c := newCluster(t, 3, Options{MaxTransaction: 1 << 20})
 	db := open(t, c.leader(), "db")
@@ -178,7 +178,8 @@ func TestTooLarge(t *testing.T) {
 	if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != 1<<20 || !strings.Contains(err.Error(), "Options.MaxTransaction") {
 		t.Errorf("%v", err)
 	}
-	// More than SQLite's cache, less than the limit: frames are read back before the commit.
+	// More than SQLite's cache, less than the limit: frames are read back before the
+	// commit.
 	execAll(t, db, "PRAGMA cache_size=10", "INSERT INTO t SELECT randomblob(3000) FROM (WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<200) SELECT i FROM s)",
 		"UPDATE t SET x=zeroblob(length(x))")
 	if got := value(t, db, "SELECT sum(length(x)) FROM t"); got != "600000" {
@@ -208,7 +209,7 @@ func TestGiant(t *testing.T) {
 	c.judge()
 }
 
-// TestPragmas: what would take commits past the log is refused.
+// TestPragmas: statements that would bypass the log are refused.
 func TestPragmas(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	db := open(t, c.leader(), "db")
@@ -225,8 +226,8 @@ func TestPragmas(t *testing.T) {
 	c.judge()
 }
 
-// TestPageFile writes transactions beside SQLite, across the blocks of the WAL's index, and
-// SQLite reads each of them.
+// TestPageFile writes transactions without SQLite, across the blocks of the WAL's index,
+// and SQLite reads each of them.
 func TestPageFile(t *testing.T) {
 	c := newCluster(t, 2, Options{})
 	leader := c.leader()
@@ -241,7 +242,7 @@ func TestPageFile(t *testing.T) {
 	must(t, err)
 	var n int
 	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n))
-	// A reader that stays keeps the WAL from beginning anew: it grows beyond two blocks.
+	// An open reader prevents a restart of the WAL: it grows beyond two blocks.
 	for i := range 4 {
 		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<2500) INSERT INTO t SELECT i+%d, randomblob(3500) FROM s", i*2500))
 		pos, err := leader.Position("db")
@@ -275,7 +276,7 @@ func TestPageSum(t *testing.T) {
 	}
 }
 
-// TestRedo: a file that a committed transaction could not be written into is made whole from
+// TestRedo: a file into which a committed transaction could not be written is repaired from
 // raft's log, without another node's file.
 func TestRedo(t *testing.T) {
 	c := newCluster(t, 3, Options{})
@@ -314,9 +315,9 @@ func TestRedo(t *testing.T) {
 	c.judge()
 }
 
-// TestFetchFromNodeThatRecovers: a node that was restarted alone, and whose file has more than
-// its snapshot, gives the file to others. Two members that must fetch it would otherwise wait
-// for this node, and this node for a majority.
+// TestFetchFromNodeThatRecovers: a node that was restarted alone, and whose file is newer
+// than its snapshot, gives the file to others. Otherwise two members that must fetch it
+// would wait for this node, and this node for a majority.
 func TestFetchFromNodeThatRecovers(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -349,8 +350,8 @@ func TestFetchFromNodeThatRecovers(t *testing.T) {
 	}
 }
 
-// TestChanges encodes random changes of pages and applies them. Changes that are not whole must
-// not harm anything but the page.
+// TestChanges encodes random changes of pages and applies them. Incomplete changes must
+// harm nothing but the page.
 func TestChanges(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := mathrand.New(mathrand.NewPCG(seed, 2))
@@ -382,8 +383,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesOfUnknownPages: a follower that does not remember a page reads it from its file,
-// from each block of the WAL's index.
+// TestChangesOfUnknownPages: a follower that does not have a page in memory reads it from
+// its file, from each block of the WAL's index.
 func TestChangesOfUnknownPages(t *testing.T) {
 	c := newCluster(t, 2, Options{})
 	leader, follower := c.leader(), c.followers()[0]
@@ -399,7 +400,7 @@ func TestChangesOfUnknownPages(t *testing.T) {
 	must(t, err)
 	defer tx.Rollback()
 	var n int
-	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n)) // keeps the WAL from beginning anew
+	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n)) // prevents a restart of the WAL
 	rows := func(from, n int) {
 		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) INSERT INTO t SELECT i+%d, 0, randomblob(3500) FROM s", n, from))
 	}

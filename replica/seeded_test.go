@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestSeededBugs seeds a bug in all nodes. The judges of TestChaos, or the checksums of the
+// TestSeededBugs seeds a bug in all nodes. The checks of TestChaos, or the checksums of the
 // nodes themselves, must find each of them.
 func TestSeededBugs(t *testing.T) {
 	for name, p := range map[string]seededBug{"acknowledge before a majority": bugEarlyAck, "skip an entry": bugSkipEntry, "apply twice": bugApplyTwice} {
@@ -32,7 +32,7 @@ func TestSeededBugs(t *testing.T) {
 			}
 			switch p {
 			case bugEarlyAck:
-				// Acknowledged without a majority: the others never get it.
+				// Acknowledged without a majority: the other nodes never get it.
 				c.stop(leader.ID())
 				for id := range c.addrs {
 					if id != leader.ID() {
@@ -40,13 +40,13 @@ func TestSeededBugs(t *testing.T) {
 					}
 				}
 				if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); acked > 0 && got != fmt.Sprint(acked) {
-					return // commits are missing, as the judge of histories sees
+					return // commits are missing, as the check of histories finds
 				}
 			default:
 				for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 					for _, n := range c.all() {
 						if n.metrics.Broken.Load() > 0 {
-							return // a node saw that its pages differ
+							return // a node found that its pages differ
 						}
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -65,8 +65,8 @@ func TestSeededBugs(t *testing.T) {
 	}
 }
 
-// TestDeposedLeaderReads: a deposed leader that does not ask the others answers with what is
-// no longer true. The same read without the bug is refused.
+// TestDeposedLeaderReads: a deposed leader that does not ask the other nodes returns
+// outdated data. The same read without the bug is refused.
 func TestDeposedLeaderReads(t *testing.T) {
 	for _, p := range []seededBug{bugStaleRead, noBug} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
@@ -95,14 +95,14 @@ func TestDeposedLeaderReads(t *testing.T) {
 	}
 }
 
-// TestOldRepliesDoNotVerify: replies to requests from before a read do not show that this node
-// still leads. They satisfy raft's VerifyLeader.
+// TestOldRepliesDoNotVerify: replies to requests from before a read do not show that this
+// node still leads. They satisfy raft's VerifyLeader.
 func TestOldRepliesDoNotVerify(t *testing.T) {
 	d := new(delayer)
 	c := newCluster(t, 3, Options{around: d.around})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
 	until(t, "the check has begun while the leader led", func() bool {
-		defer d.pass() // nodes do not close while their replies are held back
+		defer d.pass() // a node does not close while its replies are held back
 		leader := c.leader()
 		d.hold()
 		for d.held() < 2 { // replies of both members
@@ -111,7 +111,7 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		d.lose() // nothing that is sent from now on arrives
+		d.lose() // no request that is sent from now on arrives
 		before := leader.metrics.Verified.Load()
 		verified := make(chan error, 1)
 		go func() { verified <- leader.verify() }()

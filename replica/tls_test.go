@@ -37,7 +37,7 @@ func certificates(t *testing.T) *tls.Config {
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
 }
 
-// TestTLS: nodes with certificates replicate, and a stranger without one reaches nothing.
+// TestTLS: nodes with certificates replicate, and a client without one is refused.
 func TestTLS(t *testing.T) {
 	config := certificates(t)
 	c := newCluster(t, 3, Options{TLS: config})

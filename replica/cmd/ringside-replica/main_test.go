@@ -80,7 +80,7 @@ func status(t *testing.T, dir string) (s replica.Status) {
 	return s
 }
 
-// leader returns the directory of the node that leads, when there is one.
+// leader returns the directory of the node that leads, or "" without a leader.
 func leader(t *testing.T, dirs map[string]string) string {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -94,10 +94,10 @@ func leader(t *testing.T, dirs map[string]string) string {
 	return ""
 }
 
-// TestCommands runs a cluster by the command alone: nodes join and leave, the leadership moves,
-// a backup of one cluster is restored into another one.
+// TestCommands runs a cluster only by the command: nodes join and leave, the leadership
+// moves, and a backup of one cluster is restored into another.
 func TestCommands(t *testing.T) {
-	// Short: the path of a Unix socket has 108 bytes at most.
+	// Short, because the path of a Unix socket has 108 bytes at most.
 	place, err := os.MkdirTemp("", "replica")
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestCommandLine: errors of the command line name the mistake and have an exit code of their own.
+// TestCommandLine: errors of the command line name the mistake and have their own exit
+// code.
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                         "Usage",

@@ -39,8 +39,8 @@ func entry(index uint64, size int) *raft.Log {
 		Extensions: []byte("x"), AppendedAt: time.Unix(int64(index), 0)}
 }
 
-// TestLikeInmem plays random calls on the store and on raft's own store in memory, opens the
-// store again now and then, and compares all that can be read.
+// TestLikeInmem makes random calls on the store and on raft's own store in memory,
+// sometimes opens the store again, and compares everything that can be read.
 func TestLikeInmem(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -179,15 +179,15 @@ func TestGapsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTornTail cuts the newest segment at each byte of its last entry, which was being
-// written: the entries before it are there, and the log goes on.
+// TestTornTail truncates the newest segment at each byte of its last entry, which was being
+// written: the entries before it are there, and the log continues.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{SegmentSize: 1 << 20, Sync: appendlog.SyncNone}
 	s := open(t, dir, o)
 	image := make(map[string][]byte)
 	for i := range uint64(6) {
-		if i == 5 { // what was known to be durable before the last call
+		if i == 5 { // the durable entries before the last call
 			image["end"], _ = os.ReadFile(filepath.Join(dir, "end"))
 		}
 		if err := s.StoreLog(entry(i+1, 40)); err != nil {
@@ -228,14 +228,14 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestGoesOnAfterFailure closes the log below the store, as a failed write does, and writes
-// on: the next call opens it again.
+// TestGoesOnAfterFailure closes the log below the store, as a failed write does, and
+// continues to write: the next call opens the log again.
 func TestGoesOnAfterFailure(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
 		t.Fatal(err)
 	}
-	// An append that the store does not know of, as one that failed after its write.
+	// An append that the store has not recorded, such as one that failed after its write.
 	if _, err := s.log.Append(encode(entry(3, 11))); err != nil {
 		t.Fatal(err)
 	}
@@ -249,15 +249,15 @@ func TestGoesOnAfterFailure(t *testing.T) {
 	}
 }
 
-// TestReadsAfterFailure: raft reads before it writes. A log that could not be opened again at
-// first is opened by a read.
+// TestReadsAfterFailure: raft reads before it writes. A read opens a log that could not be
+// opened again at first.
 func TestReadsAfterFailure(t *testing.T) {
 	s := open(t, t.TempDir(), Options{CacheBytes: 1})
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
 		t.Fatal(err)
 	}
 	s.fail(io.ErrShortWrite, 2)
-	if err := s.log.Close(); err != nil { // as writable does before it opens the log, which failed
+	if err := s.log.Close(); err != nil { // as writable does before it opens the log; that failed
 		t.Fatal(err)
 	}
 	var l raft.Log
@@ -266,8 +266,8 @@ func TestReadsAfterFailure(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatWasDurable: while opening the log again fails, the store does not forget which
-// entries it has acknowledged.
+// TestKeepsWhatWasDurable: while opening the log again fails, the store keeps the number of
+// acknowledged entries.
 func TestKeepsWhatWasDurable(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})
@@ -275,7 +275,7 @@ func TestKeepsWhatWasDurable(t *testing.T) {
 		if err := s.StoreLog(entry(i+1, 10)); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 { // a record in the middle that cannot be read
+		if i == 0 { // an unreadable record in the middle
 			if _, err := s.log.Append([]byte{kindEntry}); err != nil {
 				t.Fatal(err)
 			}
@@ -292,8 +292,8 @@ func TestKeepsWhatWasDurable(t *testing.T) {
 	}
 }
 
-// TestRemovalThatFailed: the removal of entries at the end whose write fails is repeated until
-// it is durable, whether or not the failed write left it in the log.
+// TestRemovalThatFailed: a removal of entries at the end whose write fails is repeated
+// until it is durable, whether or not the failed write left it in the log.
 func TestRemovalThatFailed(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -321,7 +321,7 @@ func TestRemovalThatFailed(t *testing.T) {
 	}
 }
 
-// store is what raft's benchmarks need.
+// store is the interface that raft's benchmarks need.
 type store interface {
 	raft.LogStore
 	raft.StableStore
@@ -371,7 +371,7 @@ func BenchmarkStores(b *testing.B) {
 	} {
 		for _, st := range stores {
 			if bench.name == "StoreLog" && st.name == "raft-wal" {
-				continue // it begins at entry 0, which raft-wal refuses
+				continue // the log begins at entry 0, which raft-wal refuses
 			}
 			b.Run(bench.name+"/"+st.name, func(b *testing.B) { bench.run(b, st.open(b)) })
 		}
@@ -395,8 +395,8 @@ func storeMany(b *testing.B, s store, n, size int) {
 	}
 }
 
-// TestTerm: raft's term is stored again until that succeeds; raft would end the process. After
-// Stop nothing of a term that is not stored is accepted.
+// TestTerm: raft's term is stored again until that succeeds, because an error would end the
+// process. After Stop, no message of a term that is not stored is accepted.
 func TestTerm(t *testing.T) {
 	stop := make(chan struct{})
 	fails := 3
