@@ -229,7 +229,7 @@ func TestPragmas(t *testing.T) {
 // TestPageFile writes transactions without SQLite, across the blocks of the WAL's index,
 // and SQLite reads each of them.
 func TestPageFile(t *testing.T) {
-	c := newCluster(t, 2, Options{})
+	c := newCluster(t, 2, Options{Election: 5 * time.Second}) // the transactions are large
 	leader := c.leader()
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
