@@ -45,7 +45,7 @@ func TestComplaint(t *testing.T) {
 		{"fio: looks like your file system does not support direct=1\n", "{\n  \"jobs\" : []\n}\n", "fio: looks like your file system does not support direct=1"},
 		{"", "fio: pid=1, err=22\nfio: pid=1, err=22\n{\n}\n", "fio: pid=1, err=22"},
 		{"one\ntwo\n", "", "one; two"},
-		{"", "{\n  \"fio version\" : \"fio-3.39\"\n}\n", "the error has no reason"},
+		{"", "{\n  \"fio version\" : \"fio-3.39\"\n}\n", "it gave no reason"},
 	} {
 		if got := complaint(tc.stderr, tc.stdout); got != tc.want {
 			t.Errorf("%q, %q: %q, want %q", tc.stderr, tc.stdout, got, tc.want)
