@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// spread writes records over several segments and returns their positions.
+// spread writes records to several segments and returns their positions.
 func spread(t testing.TB, a *Log, records []string) (at []Position) {
 	t.Helper()
 	for i, d := range records {
@@ -38,7 +38,7 @@ func TestRecordsFrom(t *testing.T) {
 		ends = append(ends, a.End())
 		put(t, a, d)
 		if i%3 == 2 {
-			ends = append(ends, a.End()) // of a segment that is then sealed
+			ends = append(ends, a.End()) // the end of a segment that is then sealed
 			if err := a.Rotate(); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestRecordsFrom(t *testing.T) {
 		}
 	}
 	for range a.Records(Position{}) {
-		break // an iteration may be given up
+		break // a caller may end an iteration early
 	}
 	wrong := []Position{{1, segmentHeaderSize + 8, 1}, {1, segmentHeaderSize, 2}, {9, segmentHeaderSize, 1}}
 	for _, from := range wrong {
@@ -73,7 +73,7 @@ func TestRecordsFrom(t *testing.T) {
 			failed = errors.As(err, &corrupt) || errors.Is(err, fs.ErrNotExist)
 		}
 		if !failed {
-			t.Errorf("from %+v, which is nowhere, all is well", from)
+			t.Errorf("from %+v, which is no position of a record: no error", from)
 		}
 	}
 	mustClose(t, a)
@@ -81,20 +81,20 @@ func TestRecordsFrom(t *testing.T) {
 
 func TestReadOfNothing(t *testing.T) {
 	for range Read(t.TempDir(), ReadOptions{}) {
-		t.Error("an empty directory yields something")
+		t.Error("reading an empty directory returned a record")
 	}
 	failed := false
 	for _, err := range Read(t.TempDir()+"/missing", ReadOptions{}) {
 		failed = errors.Is(err, fs.ErrNotExist)
 	}
 	if !failed {
-		t.Error("a missing directory is no error")
+		t.Error("reading a missing directory returned no error")
 	}
 }
 
-// TestReadBesideAppends reads from within and from outside while others append
-// and rotate: each reading is a beginning of the log.
-func TestReadBesideAppends(t *testing.T) {
+// TestReadDuringAppends reads through the log and from outside while other goroutines
+// append and rotate: each reader sees a prefix of the log.
+func TestReadDuringAppends(t *testing.T) {
 	dir := t.TempDir()
 	a, err := Open(dir, Options{SegmentSize: 16 << 10, Ahead: 8 << 10})
 	if err != nil {
@@ -132,7 +132,7 @@ func TestReadBesideAppends(t *testing.T) {
 					next++
 				}
 				if next < begin {
-					t.Errorf("reader %d saw %d records, want the %d that were durable", from, next-1, begin-1)
+					t.Errorf("reader %d got %d records, want the %d durable ones", from, next-1, begin-1)
 				}
 			}
 		})
@@ -142,8 +142,8 @@ func TestReadBesideAppends(t *testing.T) {
 	mustClose(t, a)
 }
 
-// rotatingStore rotates a log between a reader's first question for the size of a segment and
-// its read of the seal.
+// rotatingStore rotates a log between a reader's query of the size of a segment and its
+// read of the seal.
 type rotatingStore struct {
 	*memStore
 	once   sync.Once
@@ -197,7 +197,7 @@ func TestReadWhileSealed(t *testing.T) {
 	mustClose(t, a)
 }
 
-// salvage returns what can be read, and the damage.
+// salvage returns the readable records, and the damage.
 func salvage(t *testing.T, s *memStore) (got []string, damage []*CorruptError) {
 	t.Helper()
 	for r, err := range readRecords(s, ReadOptions{Salvage: true}) {
@@ -283,14 +283,14 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// checkReadStops reads without salvage: up to the damage, which is an error.
+// checkReadStops reads without salvage: the records up to the damage, and then an error.
 func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
 	t.Helper()
 	var corrupt *CorruptError
 	var got []string
 	for r, err := range readRecords(s, ReadOptions{}) {
 		if corrupt != nil {
-			t.Error("something follows the error")
+			t.Error("a record follows the error")
 		}
 		if err == nil {
 			got = append(got, string(r.Data))
@@ -299,21 +299,21 @@ func checkReadStops(t *testing.T, s *memStore, want []string, damaged bool) {
 		}
 	}
 	if (corrupt != nil) != damaged {
-		t.Errorf("reading ends with %v, damaged is %v", corrupt, damaged)
+		t.Errorf("reading ended with %v, the damage is at %v", corrupt, damaged)
 	}
 	if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
-		t.Errorf("reading yields %q", got)
+		t.Errorf("reading returned %q", got)
 	}
 }
 
-// TestPayloadIsNotSearched hides what looks like records in payloads: a damaged
-// record must not bring them to light.
+// TestPayloadIsNotSearched puts bytes that look like records into payloads: a damaged
+// record must not make a reader return them.
 func TestPayloadIsNotSearched(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{Ahead: -1})
 	put(t, a, "one")
 	f := s.only(t)
-	// Forge records for the very places where they will lie in the payload.
+	// Forge records for exactly the positions that they will have in the payload.
 	end := a.End()
 	var forged []byte
 	at := end.Offset + recordHeaderSize
@@ -333,8 +333,8 @@ func TestPayloadIsNotSearched(t *testing.T) {
 	mustClose(t, a)
 }
 
-// TestReaderSeesZerosCutOff has a segment sealed while it is scanned: the file is
-// shorter than the reader thinks.
+// TestReaderSeesZerosCutOff seals a segment while it is scanned: the file becomes shorter
+// than the reader expects.
 func TestReaderSeesZerosCutOff(t *testing.T) {
 	h, records := goldenParts()
 	seg := buildSegment(h, records)
@@ -351,7 +351,7 @@ func TestReaderSeesZerosCutOff(t *testing.T) {
 	}
 }
 
-// staleReader shows the file as it was, then as it is.
+// staleReader returns the old content of the file first, and then the current content.
 type staleReader struct {
 	stale, fresh []byte
 	reads        int
@@ -365,8 +365,8 @@ func (r *staleReader) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(r.fresh).ReadAt(p, off)
 }
 
-// TestReaderLooksAgain has a reader pass a place before a record is written
-// there, and the next before the record after it is.
+// TestReaderLooksAgain makes a reader pass a position before a record is written there, and
+// the next position before the record after it is written.
 func TestReaderLooksAgain(t *testing.T) {
 	h, records := goldenParts()
 	seg := buildSegment(h, records)

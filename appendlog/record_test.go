@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// goldenSegment is a segment of version 1, byte by byte: the header, a record, a
-// batch of an empty record and one of eight bytes.
+// goldenSegment is a segment of version 1, byte by byte: the header, a record, and a batch
+// of an empty record and one of eight bytes.
 const goldenSegment = `
 5253415050454e44 01000000 40000000 0700000000000000 2a00000000000000
 efcdab8967452301 0094357700000000 000000000000000000000000 2357ed89
@@ -28,8 +28,8 @@ func goldenParts() (segmentHeader, [][]byte) {
 	return h, [][]byte{[]byte("apple"), {}, []byte("12345678")}
 }
 
-// buildSegment encodes a segment in which each record is durable before the next
-// is written, but for those that more says belong to a batch.
+// buildSegment encodes a segment in which each record is durable before the next is
+// written, except records that more marks as parts of a batch.
 func buildSegment(h segmentHeader, records [][]byte, more ...bool) []byte {
 	b, seed := h.encode()
 	synced := len(b)
@@ -72,8 +72,8 @@ func TestFormatGolden(t *testing.T) {
 	}
 }
 
-// What version 2 adds: the header with the ID of the log, a seal and a slot of an end
-// mark.
+// The additions of version 2: the header with the ID of the log, a seal, and a slot of an
+// end mark.
 const (
 	goldenHeader2 = `
 5253415050454e44 02000000 40000000 0700000000000000 2a00000000000000
@@ -86,7 +86,7 @@ efcdab8967452301 0094357700000000 2211000000000000 00000000 c26ee3fa`
 0500000000000000 0700000000000000 5800000000000000 2c00000000000000 000000000000000000000000 c769ec7f`
 )
 
-// TestFormatTwoGolden encodes what version 2 adds.
+// TestFormatTwoGolden encodes the additions of version 2.
 func TestFormatTwoGolden(t *testing.T) {
 	h, _ := goldenParts()
 	h.version, h.log = 2, 0x1122
@@ -99,7 +99,7 @@ func TestFormatTwoGolden(t *testing.T) {
 		t.Errorf("decoded seal %+v, %v, want %+v", back, ok, s)
 	}
 	if _, ok := decodeSeal(s.encode(), 0x60); ok {
-		t.Error("a seal is valid in another place too")
+		t.Error("a seal is also valid at another position")
 	}
 	m := endMark{gen: 3, log: 0x1122, clean: true, first: 5, end: Position{7, 0x58, 44}}
 	mark := make([]byte, markSize)
@@ -153,27 +153,28 @@ func TestSegmentHeaderRefusals(t *testing.T) {
 	}
 }
 
-// TestRecordIsBoundToItsPlace copies a valid record to where it does not belong.
+// TestRecordIsBoundToItsPlace copies a valid record to another position and to another
+// segment.
 func TestRecordIsBoundToItsPlace(t *testing.T) {
 	h, records := goldenParts()
 	seg := buildSegment(h, records)
 	_, seed, _ := decodeSegmentHeader(seg)
 	first := seg[segmentHeaderSize : segmentHeaderSize+recordHeaderSize]
 	if _, ok := parseRecordHeader(first, seed, segmentHeaderSize); !ok {
-		t.Fatal("the record is not valid in its place")
+		t.Fatal("the record is not valid at its position")
 	}
 	for off := int64(segmentHeaderSize) + recordAlign; off < 1<<20; off += recordAlign {
 		if _, ok := parseRecordHeader(first, seed, off); ok {
-			t.Fatalf("the record is valid at %d too", off)
+			t.Fatalf("the record is also valid at %d", off)
 		}
 	}
 	h.salt++
 	_, other := h.encode()
 	if _, ok := parseRecordHeader(first, other, segmentHeaderSize); ok {
-		t.Error("the record is valid in another segment too")
+		t.Error("the record is also valid in another segment")
 	}
 	if _, ok := parseRecordHeader(make([]byte, recordHeaderSize), 0, 0); ok {
-		t.Error("zeros are a record")
+		t.Error("zeros are a valid record")
 	}
 }
 
@@ -190,7 +191,7 @@ func scanAll(seg []byte) (records [][]byte, t tail, err error) {
 	for off := int64(segmentHeaderSize); off < t.end; {
 		e, reason, err := s.record(off)
 		if reason != "" || err != nil {
-			return records, t, errors.New("the scan said that there is a record: " + reason)
+			return records, t, errors.New("the scan reported a record: " + reason)
 		}
 		records = append(records, bytes.Clone(e.data))
 		off = e.next
@@ -198,8 +199,8 @@ func scanAll(seg []byte) (records [][]byte, t tail, err error) {
 	return records, t, nil
 }
 
-// FuzzSegmentScan feeds the scanner anything: it must end, stay inside the file,
-// and accept only what encodes to the very same bytes.
+// FuzzSegmentScan passes any bytes to the scanner: it must end, stay inside the file, and
+// accept only records that encode to exactly these bytes.
 func FuzzSegmentScan(f *testing.F) {
 	h, records := goldenParts()
 	seg := buildSegment(h, records, false, true)
@@ -232,8 +233,8 @@ func FuzzSegmentScan(f *testing.F) {
 	})
 }
 
-// FuzzSegmentDamage damages a good segment: what is still read is a beginning of
-// what was written.
+// FuzzSegmentDamage damages a valid segment: the records that are still read are a prefix
+// of the written ones.
 func FuzzSegmentDamage(f *testing.F) {
 	f.Add(uint64(1), uint16(70), byte(1), uint16(3))
 	f.Add(uint64(2), uint16(300), byte(0xff), uint16(400))
@@ -268,7 +269,7 @@ func FuzzSegmentDamage(f *testing.F) {
 			}
 		}
 		if n := len(got); n > 0 && more[n-1] && !tl.damaged {
-			t.Fatal("a batch is read in part")
+			t.Fatal("a part of a batch was read")
 		}
 	})
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// mark is a record that was acknowledged, and where its segment then ended.
+// mark is an acknowledged record, with the end of its segment at that time.
 type mark struct {
 	data string
 	pos  Position
 	end  int64
 }
 
-// markedLog writes groups of one record and a batch, and returns the segment's
-// bytes as they are on the disk beside the zeros ahead.
+// markedLog writes groups of one record and a batch. It returns the bytes of the segment on
+// the disk, without the zeros ahead.
 func markedLog(t testing.TB, s *memStore, o Options) []mark {
 	t.Helper()
 	a := openMem(t, s, o)
@@ -53,7 +53,7 @@ func markedLog(t testing.TB, s *memStore, o Options) []mark {
 	return marks
 }
 
-// only returns the store's one segment.
+// only returns the only segment of the store.
 func (s *memStore) only(t testing.TB) *memFile {
 	t.Helper()
 	var only *memFile
@@ -69,8 +69,7 @@ func (s *memStore) only(t testing.TB) *memFile {
 	return only
 }
 
-// stale makes the end mark as old as a power cut may leave it: that of the first
-// Open.
+// stale makes the end mark as old as a power cut may leave it: the mark of the first Open.
 func (s *memStore) stale(t testing.TB) {
 	t.Helper()
 	f := s.live[markSuffix]
@@ -84,7 +83,7 @@ func (s *memStore) stale(t testing.TB) {
 	s.add(markSuffix, b)
 }
 
-// with returns a store whose one segment has other bytes, and whose mark is stale.
+// with returns a store whose only segment has other bytes, and whose mark is stale.
 func (s *memStore) with(t testing.TB, data []byte) *memStore {
 	c := s.restart()
 	c.add(c.only(t).name, data)
@@ -92,10 +91,10 @@ func (s *memStore) with(t testing.TB, data []byte) *memStore {
 	return c
 }
 
-// TestRecoverEveryLength cuts the segment at every byte.
+// TestRecoverEveryLength truncates the segment at every byte.
 func TestRecoverEveryLength(t *testing.T) {
 	ringtest.AsksNoKernel(t)
-	for _, ahead := range []int{-1, 4096} { // the cut as an end of file, and as zeros
+	for _, ahead := range []int{-1, 4096} { // the rest is cut off, or filled with zeros
 		s := newMemStore()
 		marks := markedLog(t, s, Options{Ahead: ahead})
 		data := s.only(t).data
@@ -109,8 +108,7 @@ func TestRecoverEveryLength(t *testing.T) {
 	}
 }
 
-// checkCut opens a log that was cut, and looks for every record that is as it
-// was and for nothing else.
+// checkCut opens a truncated log, and checks that it has every intact record and no other.
 func checkCut(t *testing.T, s *memStore, marks []mark, data, torn []byte) {
 	t.Helper()
 	logger, await := ringtest.Logger(t)
@@ -150,14 +148,14 @@ func checkCut(t *testing.T, s *memStore, marks []mark, data, torn []byte) {
 	}
 }
 
-// dropped counts the bytes behind the end up to the last that is not zero.
+// dropped counts the bytes behind the end, up to the last nonzero byte.
 func dropped(data []byte, end int64) int64 {
 	return int64(len(bytes.TrimRight(data[end:], "\x00")))
 }
 
-// TestRecoverEveryBit flips each bit of a segment. What lies before the last
-// group was durable when that was written, so damage there is an error; damage
-// in the last group looks as an interrupted write does. No record ever changes.
+// TestRecoverEveryBit flips each bit of a segment. Groups before the last were durable when
+// the last was written, so damage in them is an error. Damage in the last group looks like
+// an interrupted write. No record ever changes.
 func TestRecoverEveryBit(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	s := newMemStore()
@@ -205,7 +203,7 @@ func checkDamagePlace(t *testing.T, e *CorruptError, marks []mark, at int64) {
 	if at < segmentHeaderSize {
 		return
 	}
-	for off := at; off > at-recordAlign*64; off-- { // the record that was hit begins there
+	for off := at; off > at-recordAlign*64; off-- { // the damaged record begins there
 		if off == e.At.Offset {
 			return
 		}
@@ -213,9 +211,9 @@ func checkDamagePlace(t *testing.T, e *CorruptError, marks []mark, at int64) {
 	t.Fatalf("damage at %d is reported at %d", at, e.At.Offset)
 }
 
-// TestRecoverTornGroup writes a group of several records of which any part has
-// reached the disk: none of them was acknowledged, so it is no corruption, even
-// if a later record of the group is whole.
+// TestRecoverTornGroup writes a group of several records of which any part has reached the
+// disk. None of them was acknowledged, so this is not corruption, even if a later record of
+// the group is intact.
 func TestRecoverTornGroup(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{Ahead: -1})
@@ -238,7 +236,7 @@ func TestRecoverTornGroup(t *testing.T) {
 	if got := contents(t, b); !slices.Equal(got, []string{"one", "two"}) || b.End() != end {
 		t.Errorf("recovered %q, end %+v, want %+v", got, b.End(), end)
 	}
-	// A group later, the same damage is damage to what was acknowledged.
+	// After one more group, the same damage concerns acknowledged records.
 	if err := a.sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +251,8 @@ func TestRecoverTornGroup(t *testing.T) {
 	}
 }
 
-// TestRecoverForgetsOldGroups lets the remains of a cut group lie where a new
-// record ends: they must not continue it.
+// TestRecoverForgetsOldGroups leaves the rest of a truncated group at the position where a
+// new record ends: it must not be read as a continuation.
 func TestRecoverForgetsOldGroups(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{Ahead: -1})
@@ -282,8 +280,8 @@ func TestRecoverForgetsOldGroups(t *testing.T) {
 	}
 }
 
-// TestRecoverAfterFailedSync has the kernel forget what a failed sync should
-// have written, while the page cache goes on showing it.
+// TestRecoverAfterFailedSync makes the kernel forget the data of a failed sync, while the
+// page cache still returns it.
 func TestRecoverAfterFailedSync(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})
@@ -297,7 +295,7 @@ func TestRecoverAfterFailedSync(t *testing.T) {
 	if _, err := a.Append([]byte("in doubt")); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("Append = %v, want EIO", err)
 	}
-	again := s.restart() // the process, not the machine
+	again := s.restart() // the process ends, the machine does not
 	b := openMem(t, again, Options{})
 	seen := contents(t, b)
 	put(t, b, "later")
@@ -308,9 +306,9 @@ func TestRecoverAfterFailedSync(t *testing.T) {
 	}
 }
 
-// TestRecoverSettles kills a process between write and sync, or between the
-// renaming of a new segment and the sync of the directory: what the next one
-// finds is then on the disk, not only in memory.
+// TestRecoverSettles kills a process between write and sync, or between the renaming of a
+// new segment and the sync of the directory: everything that the next process finds is then
+// on the disk, and not only in memory.
 func TestRecoverSettles(t *testing.T) {
 	for _, op := range []string{"sync", "dirsync"} {
 		for seed := range uint64(20) {
@@ -368,10 +366,10 @@ func TestRecoverInterruptedRotation(t *testing.T) {
 		t.Errorf("recovered %+v", r)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the unfinished segment is still there: %v", err)
+		t.Errorf("the unfinished segment still exists: %v", err)
 	}
 	if _, err := os.Stat(foreign); err != nil {
-		t.Errorf("a file of another log is gone: %v", err)
+		t.Errorf("a file of another log was removed: %v", err)
 	}
 }
 
@@ -404,7 +402,7 @@ func TestRecoverRefusesGaps(t *testing.T) {
 					return
 				}
 			}
-			t.Error("reading finds nothing wrong")
+			t.Error("reading found no error")
 		})
 	}
 }
@@ -434,16 +432,16 @@ func TestOpenInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(file, Options{}); err == nil {
-		t.Error("a log opens in a file")
+		t.Error("Open accepted a file as the directory")
 	}
 }
 
-// TestRecoverVersionOne opens a log that v0.1.0 wrote: its records stay as they are,
-// and new ones go into a segment of the version of today.
+// TestRecoverVersionOne opens a log that v0.1.0 wrote: its records stay unchanged, and new
+// ones are written to a segment of the current version.
 func TestRecoverVersionOne(t *testing.T) {
 	h, records := goldenParts()
 	old := buildSegment(h, records, false, true, false)
-	for seed := range uint64(60) { // the power fails at each call on the way
+	for seed := range uint64(60) { // the power fails at each call of the conversion
 		s := newMemStore()
 		s.add(segmentName("", 7), bytes.Clone(old))
 		left := int(seed)
@@ -477,13 +475,13 @@ func TestRecoverVersionOne(t *testing.T) {
 		mustClose(t, b)
 		delete(s.live, markSuffix)
 		if _, err := tryMem(s, Options{}); err == nil {
-			t.Error("a log of today without its mark is opened")
+			t.Error("a log of the current version without its mark was opened")
 		}
 	}
 }
 
-// TestTrimInterrupted has the power fail at each call of a Trim: what was not
-// trimmed is there.
+// TestTrimInterrupted cuts the power at each call of a Trim: the records that were not
+// trimmed are there.
 func TestTrimInterrupted(t *testing.T) {
 	for calls := range 12 {
 		for seed := range uint64(20) {
@@ -513,7 +511,7 @@ func TestTrimInterrupted(t *testing.T) {
 	}
 }
 
-// TestCloseReportsTheMark fails the sync of the end mark at Close.
+// TestCloseReportsTheMark makes the sync of the end mark fail at Close.
 func TestCloseReportsTheMark(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})
@@ -535,8 +533,8 @@ func TestCloseReportsTheMark(t *testing.T) {
 	mustClose(t, b)
 }
 
-// TestSealShowsLostSegment deletes the last segment while the end mark is older than
-// that: the seal of the segment before it tells.
+// TestSealShowsLostSegment deletes the last segment while the end mark is older than it:
+// the seal of the segment before it shows the loss.
 func TestSealShowsLostSegment(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})

@@ -10,13 +10,13 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestSeededMissingSync leaves out the syncs of files, or those of directories,
-// from some time before a power cut on: what TestPowerCuts looks for must be lost,
-// and nothing while none is left out.
+// TestSeededMissingSync leaves out the syncs of files, or those of directories, from some
+// time before a power cut. The check of TestPowerCuts must find a loss, and none when no
+// sync is left out.
 func TestSeededMissingSync(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	if testing.Short() {
-		t.Skip("shows that another test can fail: without -short")
+		t.Skip("checks another test, not the product: not with -short")
 	}
 	for _, op := range []string{"sync", "dirsync", "none"} {
 		t.Run(op, func(t *testing.T) {
@@ -29,14 +29,14 @@ func TestSeededMissingSync(t *testing.T) {
 				}
 			}
 			if (lost > 0) != (op != "none") {
-				t.Errorf("%d logs have lost something", lost)
+				t.Errorf("%d logs have lost records", lost)
 			}
 		})
 	}
 }
 
-// missingSync leaves out a sync of a kind and says what is wrong with the log that
-// is found after the power cut.
+// missingSync leaves out a sync of a kind and returns the error of the log after the power
+// cut.
 func missingSync(op string, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	o := Options{SegmentSize: 4096}

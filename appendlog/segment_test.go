@@ -25,13 +25,13 @@ func TestSegmentNames(t *testing.T) {
 	for _, name := range []string{"", "p-", "p-1.seg", segmentName("q-", 1), segmentName("p-", 0), segmentName("p-p-", 1),
 		segmentName("p-", 1) + newSuffix, strings.ToUpper(segmentName("p-", 10)), "p-lock"} {
 		if index, ok := segmentIndex("p-", name); ok {
-			t.Errorf("%q is taken for segment %d", name, index)
+			t.Errorf("%q was parsed as segment %d", name, index)
 		}
 	}
 }
 
-// TestRotateUnderLoad rotates by size and by request while others append, and
-// trims behind them.
+// TestRotateUnderLoad rotates by size and on request while other goroutines append, and
+// trims the old segments.
 func TestRotateUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	var sealed []SegmentInfo
@@ -89,7 +89,7 @@ func TestRotateEmptyDoesNothing(t *testing.T) {
 	}
 }
 
-// TestOnRotateMayAppend uses the log from the callback.
+// TestOnRotateMayAppend uses the log in the callback.
 func TestOnRotateMayAppend(t *testing.T) {
 	var a *Log
 	a = openMem(t, newMemStore(), Options{OnRotate: func(i SegmentInfo) {
@@ -121,7 +121,7 @@ func TestTrim(t *testing.T) {
 	}
 	for _, c := range []struct {
 		before Position
-		first  uint64 // segment that is left
+		first  uint64 // the first segment that is left
 	}{{Position{}, 1}, {at[0], 1}, {at[1], 1}, {at[2], 2}, {at[5], 3}, {at[4], 3}, {Position{Seq: 1000}, 5}} {
 		if err := a.Trim(c.before); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestTrim(t *testing.T) {
 	}
 	for _, err := range a.Records(at[0]) {
 		if !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("reading what was trimmed: %v", err)
+			t.Errorf("reading trimmed records: %v", err)
 		}
 	}
 	if got := contents(t, a); !slices.Equal(got, []string{"record 8"}) {
@@ -145,11 +145,11 @@ func TestTrim(t *testing.T) {
 	b := openMem(t, s, Options{})
 	defer mustClose(t, b)
 	if pos := put(t, b, "next"); pos.Seq != 10 {
-		t.Errorf("the numbers go on with %d, want 10", pos.Seq)
+		t.Errorf("the next number is %d, want 10", pos.Seq)
 	}
 }
 
-// TestTrimFails has a removal fail: the log works on, and trims later.
+// TestTrimFails makes a removal fail: the log continues to work, and trims later.
 func TestTrimFails(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{})
@@ -176,7 +176,7 @@ func TestTrimFails(t *testing.T) {
 	mustClose(t, a)
 }
 
-// TestSegmentsAreCutToSize looks at the files that rotation and Close leave.
+// TestSegmentsAreCutToSize checks the sizes of the files after rotation and Close.
 func TestSegmentsAreCutToSize(t *testing.T) {
 	dir := t.TempDir()
 	a, err := Open(dir, Options{Ahead: 100 << 10})
@@ -192,7 +192,7 @@ func TestSegmentsAreCutToSize(t *testing.T) {
 	}
 	put(t, a, "one")
 	if got := size(1); got < 100<<10 {
-		t.Errorf("while it is written the segment has %d bytes, want the zeros ahead", got)
+		t.Errorf("the segment in use has %d bytes, want the zeros ahead", got)
 	}
 	if err := a.Rotate(); err != nil {
 		t.Fatal(err)

@@ -20,30 +20,30 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/powercut"
 )
 
-// memStore is a directory in memory on a simulated disk, whose power can be cut. It
-// fails on demand.
+// memStore is a directory in memory on a simulated disk, whose power can be cut. It fails
+// on request.
 type memStore struct {
 	mu      sync.Mutex
-	live    map[string]*memFile // what the program sees
-	disk    powercut.Trace      // what was asked of the disk
+	live    map[string]*memFile // the content that the program sees
+	disk    powercut.Trace      // the requests to the disk
 	fault   func(memCall) memFault
 	calls   map[string]int // by operation
-	gateErr error          // how syncs end that a gate lets through
+	gateErr error          // the results of syncs that a gate releases
 }
 
-// memCall is a call that may be made to fail.
+// memCall is a call that can be made to fail.
 type memCall struct {
 	op   string // create, open, rename, remove, list, dirsync, read, write, truncate, sync, close, mark write, mark sync
 	name string
-	n    int // how many of this operation there were before
+	n    int // the number of earlier calls of this operation
 	data int // bytes to write
 }
 
-// memFault is how a call fails: with err, after written bytes of a write.
+// memFault is the failure of a call: with err, after written bytes of a write.
 type memFault struct {
 	err     error
 	written int
-	lost    bool // a failed sync forgets what was to be written, as Linux does
+	lost    bool // a failed sync drops the data that was to be written, as Linux does
 	left    bool // a sync reports success and is left out
 }
 
@@ -58,7 +58,7 @@ func newMemStore() *memStore {
 	return &memStore{live: map[string]*memFile{}, calls: map[string]int{}}
 }
 
-// call counts an operation and asks whether it fails. The caller holds mu.
+// call counts an operation and returns its fault, if any. The caller holds mu.
 func (s *memStore) call(op, name string, data int) memFault {
 	n := s.calls[op]
 	s.calls[op]++
@@ -72,13 +72,13 @@ func (s *memStore) call(op, name string, data int) memFault {
 	return f
 }
 
-// ask notes what is asked of the disk, and returns its number. The caller holds mu.
+// ask records a request to the disk, and returns its number. The caller holds mu.
 func (s *memStore) ask(op powercut.Op) int64 {
 	s.disk.Ops = append(s.disk.Ops, op)
 	return int64(len(s.disk.Ops) - 1)
 }
 
-// synced notes a sync of a file, or of the directory. The caller holds mu.
+// synced records a sync of a file, or of the directory. The caller holds mu.
 func (s *memStore) synced(file int, dir string) {
 	s.ask(powercut.Op{Kind: powercut.End, Off: s.ask(powercut.Op{Kind: powercut.Begin, File: file, Name: dir})})
 }
@@ -168,7 +168,7 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(f.data).ReadAt(p, off)
 }
 
-// op names an operation apart when it is one of the end mark.
+// op returns a different name for an operation on the end mark.
 func (f *memFile) op(name string) string {
 	if _, ok := segmentIndex("", f.name); !ok && strings.HasSuffix(f.name, markSuffix) {
 		return "mark " + name
@@ -247,7 +247,7 @@ func (f *memFile) Close() error {
 	return f.store.call("close", f.name, 0).err
 }
 
-// add puts a durable file into the store, in the place of one that has its name.
+// add puts a durable file into the store and replaces a file of that name.
 func (s *memStore) add(name string, data []byte) {
 	f := s.create(name)
 	f.write(data, 0)
@@ -255,7 +255,7 @@ func (s *memStore) add(name string, data []byte) {
 	s.synced(0, ".")
 }
 
-// after returns the store that a power cut leaves.
+// after returns the store after a power cut.
 func after(state *powercut.State) *memStore {
 	t := newMemStore()
 	files := state.Files()
@@ -265,14 +265,14 @@ func after(state *powercut.State) *memStore {
 	return t
 }
 
-// crash returns what a power cut leaves at random.
+// crash returns a random state after a power cut.
 func (s *memStore) crash(rng *rand.Rand) *memStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return after(s.disk.Random(rng))
 }
 
-// restart returns what a program finds that was killed: the page cache.
+// restart returns the content that a program finds after it was killed: the page cache.
 func (s *memStore) restart() *memStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,8 +284,7 @@ func (s *memStore) restart() *memStore {
 	return t
 }
 
-// openMem opens a log on a store, with few zeros ahead when nothing else is
-// asked for.
+// openMem opens a log on a store, with few zeros ahead unless the options set their number.
 func openMem(t testing.TB, s *memStore, o Options) *Log {
 	t.Helper()
 	a, err := tryMem(s, o)
@@ -316,8 +315,8 @@ func put(t testing.TB, a *Log, records ...string) (last Position) {
 	return last
 }
 
-// contents returns all records of a log as strings, checking that they
-// are numbered without a gap.
+// contents returns all records of a log as strings, and checks that their numbers have no
+// gap.
 func contents(t testing.TB, a *Log) (all []string) {
 	t.Helper()
 	var last Position
@@ -350,8 +349,8 @@ func numbered(prefix string, n int) []string {
 	return s
 }
 
-// TestStoreIsOneStore runs the calls that a Log relies on over the
-// directory and over its twin in memory.
+// TestStoreIsOneStore makes the calls on which a Log relies on the directory and on its
+// model in memory.
 func TestStoreIsOneStore(t *testing.T) {
 	dir, err := openDirStore(t.TempDir(), 0o600)
 	if err != nil {

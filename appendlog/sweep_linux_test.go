@@ -13,7 +13,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/faultsweep"
 )
 
-// swept is what the operations of the fault sweep work on.
+// swept is the environment of the operations of the fault sweep.
 type swept struct {
 	dir     string
 	content []byte
@@ -28,7 +28,7 @@ func (w *swept) fresh(t *faultsweep.Trial) string {
 	return dir
 }
 
-// appends appends under faults, and reads afterwards what was acknowledged.
+// appends appends under faults, and then reads the acknowledged records.
 func (w *swept) appends(t *faultsweep.Trial) {
 	dir := w.fresh(t)
 	l, err := appendlog.Open(dir, appendlog.Options{SegmentSize: 8192, Ahead: 4096})
@@ -43,11 +43,11 @@ func (w *swept) appends(t *faultsweep.Trial) {
 		if t.Judge("Append", err) {
 			acked = append(acked, p)
 		} else if _, err := l.Append(p); err == nil {
-			t.Errorf("an append succeeds after one that failed")
+			t.Errorf("an append succeeded after one that failed")
 		}
 	}
 	t.Disarm()
-	_ = l.Close() // repeats the failure
+	_ = l.Close() // returns the failure again
 	l, err = appendlog.Open(dir, appendlog.Options{SegmentSize: 8192})
 	if err != nil {
 		t.Fatalf("open again: %v", err)
@@ -64,12 +64,12 @@ func (w *swept) appends(t *faultsweep.Trial) {
 		n++
 	}
 	if n < len(acked) {
-		t.Errorf("%d records are left of %d", n, len(acked))
+		t.Errorf("%d records are left, want %d", n, len(acked))
 	}
 }
 
-// life opens a log and appends under faults in each other way, and reads what was
-// acknowledged.
+// life opens a log, appends under faults in every other way, and reads the acknowledged
+// records.
 func (w *swept) life(t *faultsweep.Trial) {
 	dir := w.fresh(t)
 	t.Arm()
@@ -95,7 +95,7 @@ func (w *swept) life(t *faultsweep.Trial) {
 	note("AppendBatchContext", err, one)
 	t.Judge("Sync", l.Sync())
 	t.Judge("Trim", l.Trim(appendlog.Position{}))
-	t.Judge("Close", l.Close()) // repeats the failure
+	t.Judge("Close", l.Close()) // returns the failure again
 	n := 0
 	for r, err := range appendlog.Read(dir, appendlog.ReadOptions{}) {
 		if err != nil {
@@ -108,7 +108,7 @@ func (w *swept) life(t *faultsweep.Trial) {
 		n++
 	}
 	if n < len(acked) {
-		t.Errorf("%d records are left of %d", n, len(acked))
+		t.Errorf("%d records are left, want %d", n, len(acked))
 	}
 }
 
@@ -128,16 +128,16 @@ func newSwept(t *testing.T) *swept {
 	return &swept{dir: t.TempDir(), content: content}
 }
 
-// TestFaultSweep makes each answer of the kernel fail in turn.
+// TestFaultSweep makes each call to the kernel fail in turn.
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	faultsweep.Check(t, newSwept(t).operations())
 }
 
-// TestFaultSweepCoversAll compares the sweep with what the package exports.
+// TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, newSwept(t).operations(), faultsweep.Exempt{
-		"reports what is known and asks nothing of the kernel": "Log.End Log.Err Log.Recovery Log.Segments Log.Stats " +
+		"makes no call to the kernel": "Log.End Log.Err Log.Recovery Log.Segments Log.Stats " +
 			"Stats.Plus Position.Compare Record.Compare CorruptError.Error SyncMode.String",
 	})
 }

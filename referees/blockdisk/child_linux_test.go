@@ -35,7 +35,7 @@ func acks(notes []any) map[string]int {
 	return m
 }
 
-// question is a request to a judge about a mounted state.
+// question is a request to a judge process about a mounted state.
 type question struct {
 	Work  work
 	Stock string // "", "os" or "cli": the program that opens the databases first
@@ -135,7 +135,7 @@ func (p *process) ask(q question) error {
 	return nil
 }
 
-// record runs a workload in a process of its own and records its acknowledgements.
+// record runs a workload in a new process and records its acknowledgements.
 func (p *process) record(d *Disk, w work) error {
 	if err := p.in.Encode(w); err != nil {
 		return err

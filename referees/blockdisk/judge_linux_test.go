@@ -106,7 +106,7 @@ func (tr *trial) report(t *testing.T, f *failure, r *Record) {
 	if err := r.Save(name); err != nil {
 		t.Error(err)
 	}
-	t.Errorf("%v\nonce more: -run '%s$' -seed %d -state %d:%d -replay %s", f, t.Name(), f.seed, f.state.Cut, f.number, name)
+	t.Errorf("%v\nreproduce: -run '%s$' -seed %d -state %d:%d -replay %s", f, t.Name(), f.seed, f.state.Cut, f.number, name)
 }
 
 // failure is a state that a judge rejected.
@@ -159,7 +159,7 @@ func (tr *trial) explore(t *testing.T, w work, r *Record, n int) *failure {
 	return nil
 }
 
-// try mounts a state and asks the judge about it.
+// try mounts a state and asks the judge process about it.
 func (tr *trial) try(judge *process, w work, s *State, stock string) error {
 	if err := tr.disk.Load(s); err != nil {
 		return err
@@ -231,15 +231,16 @@ var databases = []struct {
 func TestDatabases(t *testing.T) {
 	for _, fs := range selected("ext4", "xfs") {
 		if fs.Repair != nil {
-			continue // it loses synced files itself when blocks of deleted files are reused
+			continue // this mode loses synced files when blocks of deleted files are reused
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, k := range databases {
 				if *states == 0 && *only == "" && !slices.Contains(brief, k.name) {
 					continue
 				}
-				// It reuses the blocks of truncated and deleted journals before the truncation or
-				// deletion is durable. A journal that reappears may have another one's pages.
+				// This mode reuses the blocks of truncated and deleted journals before the
+				// truncation or deletion is durable. A journal that reappears may have the
+				// pages of another one.
 				if mode := k.works[0].Mode; fs.Name == "ext4-writeback" && (mode == "TRUNCATE" || mode == "DELETE") {
 					continue
 				}
@@ -274,7 +275,7 @@ func TestAppendlog(t *testing.T) {
 func TestFiles(t *testing.T) {
 	for _, fs := range selected("xfs") {
 		if fs.Repair != nil {
-			continue // growing files lose synced blocks there after fsync(2) itself, in a quarter of the runs
+			continue // on this file system growing files lose blocks synced by fsync(2), in a quarter of the runs
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			tr := newTrial(t, fs)
@@ -297,7 +298,7 @@ func TestSyncFS(t *testing.T) {
 				enough := how != "syncfs" || !slices.Contains(flushless, fs.Name)
 				n, recordings := many(20), 1
 				if !enough {
-					n, recordings = max(n, 400), 5 // not every recording has a state that shows it
+					n, recordings = max(n, 400), 5 // not every record has a state that shows it
 				}
 				var tr *trial
 				var f *failure
@@ -373,7 +374,7 @@ func TestFailedWrites(t *testing.T) {
 				// After a failed syncfs each file is synced by itself.
 				reported := told["sync_file_range"] > 0 || told["syncfs"] > 0 && told["fdatasync"] > 0
 				if reported == overlay {
-					t.Errorf("reported to those who share a syncfs: %v", reported)
+					t.Errorf("reported to the callers that share a syncfs: %v", reported)
 				}
 			})
 		}

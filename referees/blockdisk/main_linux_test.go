@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	states = flag.Int("states", 0, "how many cut states of each workload are tried; 0 means a few")
-	seed   = flag.Uint64("seed", 0, "of the workloads and the cut states; 0 means a new one")
-	only   = flag.String("state", "", "cut:number, the one state of the seed to be tried")
-	replay = flag.String("replay", "", "use the record in this file, which a failed test kept, instead of a new one")
+	states = flag.Int("states", 0, "how many states of each workload to try; 0 means a few")
+	seed   = flag.Uint64("seed", 0, "seed of the workloads and the states; 0 means a new one")
+	only   = flag.String("state", "", "cut:number, the only state of the seed to try")
+	replay = flag.String("replay", "", "use the record in this file, which a failed test saved, instead of a new one")
 )
 
 // These are environment variables with which the test program starts itself again.
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inNamespace runs the tests in a mount namespace of their own, so that no mount outlives them. It
-// returns false if the tests must run in this process.
+// inNamespace runs the tests in a new mount namespace, so that no mount remains after them.
+// It returns false if the tests must run in this process.
 func inNamespace() (code int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, false
@@ -64,5 +64,5 @@ func inNamespace() (code int, ok bool) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), true
 	}
-	return 0, false // namespaces are forbidden: the tests skip themselves
+	return 0, false // namespaces are forbidden: the tests skip
 }

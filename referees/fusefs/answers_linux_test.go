@@ -135,7 +135,7 @@ func overModes(t *testing.T, test func(t *testing.T, s *ufile.System, mode strin
 // TestAnswers compares every mode with os.File on files of each kind.
 func TestAnswers(t *testing.T) {
 	c := mountFUSE(t)
-	changing := []string{"growing", "eintr", "eagain"} // these change with each read, and the page cache makes different reads
+	changing := []string{"growing", "eintr", "eagain"} // the content of these files changes with each read, and the page cache changes the reads
 	var files atomic.Int64
 	script := func(s *ufile.System, cache, kind string, flag int, blocking bool) []string {
 		f, err := openFile(s, c.Path(cache, kind, fmt.Sprint(files.Add(1))), flag, blocking)
@@ -179,7 +179,7 @@ func TestWholeFiles(t *testing.T) {
 		for _, cache := range []string{"direct", "cached"} {
 			for _, kind := range []string{"plain", "slow", "short", "eintr"} {
 				if cache == "cached" && kind != "plain" && kind != "slow" {
-					continue // the page cache takes a short answer for the end of the file
+					continue // the page cache takes a short read for the end of the file
 				}
 				for _, flag := range []int{os.O_RDONLY, os.O_RDONLY | direct} {
 					t.Run(fmt.Sprintf("%s-%s/%#x", cache, kind, flag), func(t *testing.T) {
@@ -201,7 +201,7 @@ func whole(t *testing.T, s *ufile.System, path string, flag int, want []byte) {
 	same := func(how string, got []byte, err error) {
 		t.Helper()
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: %d of %d bytes, or others: %v", how, len(got), len(want), err)
+			t.Errorf("%s: %d of %d bytes, or wrong data: %v", how, len(got), len(want), err)
 		}
 	}
 	var wg sync.WaitGroup
@@ -261,7 +261,7 @@ func batch(t *testing.T, s *ufile.System, f *ufile.File, want []byte) {
 			wantErr = io.EOF
 		}
 		if r.Err != wantErr || !bytes.Equal(r.Buf[:r.N], part) {
-			t.Errorf("range %d of the Batch: %d bytes, %v; or others than the file's", i, r.N, r.Err)
+			t.Errorf("range %d of the Batch: %d bytes, %v, or wrong data", i, r.N, r.Err)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func TestFileSystems(t *testing.T) {
 			t.Setenv("TMPDIR", kind.mount(t))
 			overModes(t, func(t *testing.T, s *ufile.System, mode string) {
 				if testing.Short() && mode == "syscall" {
-					t.Skip("os.File's own calls: without -short")
+					t.Skip("makes the same system calls as os.File: not with -short")
 				}
 				ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 					f, err := s.OpenFile(name, flag, perm)
@@ -371,8 +371,9 @@ func TestReadOnlyFileSystems(t *testing.T) {
 	}
 }
 
-// TestNoRingWithoutNonBlockingReads has many goroutines read files, cached and not, that the kernel
-// cannot read without blocking. These reads must not use the few worker threads of a ring.
+// TestNoRingWithoutNonBlockingReads lets many goroutines read files, cached and not, that
+// the kernel cannot read without blocking. These reads must not use the few worker threads
+// of a ring.
 func TestNoRingWithoutNonBlockingReads(t *testing.T) {
 	for _, kind := range fileSystems[1:4] { // ramfs, overlay, fuse
 		t.Run(kind.name, func(t *testing.T) {

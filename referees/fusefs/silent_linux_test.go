@@ -139,7 +139,7 @@ func silent(t *testing.T, c *Control, mode, prefix string, all bool) {
 		if word, rest, _ := strings.Cut(answers.Text(), " "); word == want {
 			return rest
 		}
-		t.Fatalf("the process says %q, want %q", answers.Text(), want)
+		t.Fatalf("the process printed %q, want %q", answers.Text(), want)
 		return ""
 	}
 	defer child.Wait()
@@ -184,9 +184,9 @@ func silent(t *testing.T, c *Control, mode, prefix string, all bool) {
 	t.Error("the process has ended before all calls have")
 }
 
-// silentReader is the process of TestSilentFiles. It reads commands from standard input and answers
-// with lines: "started", with the number of calls waiting in the server, "ticked" and "closing"
-// when these are done, an error message, and "over".
+// silentReader is the process of TestSilentFiles. It reads commands from standard input and
+// replies with lines: "started", with the number of calls waiting in the server, "ticked"
+// and "closing" when these are done, an error message, and "over".
 func silentReader(mode, prefix string) {
 	runtime.GOMAXPROCS(2)
 	r := &reader{prefix: prefix, cancel: func() {}}
@@ -209,7 +209,7 @@ func silentReader(mode, prefix string) {
 					if err := f.Close(); err != nil {
 						r.wrong("Close: %v", err)
 					}
-					if i >= r.reads { // Close of os only waits for Read of pollable files
+					if i >= r.reads { // Close of os waits for Read only if the file is pollable
 						r.closed.Add(1)
 					}
 				})
@@ -261,7 +261,7 @@ func (r *reader) wrong(format string, args ...any) {
 	fmt.Println("wrong: " + fmt.Sprintf(format, args...))
 }
 
-// open opens one more file.
+// open opens another file.
 func (r *reader) open(flag int, blocking bool) file {
 	f, err := openFile(r.sys, r.prefix+"-"+strconv.Itoa(len(r.files)), r.flag()|flag, blocking)
 	if err != nil {
@@ -300,7 +300,7 @@ func (r *reader) check(what string, p []byte, n int, err error) {
 	}
 }
 
-// call makes a call on a goroutine of its own.
+// call makes a call on a new goroutine.
 func (r *reader) call(do func()) {
 	r.calls++
 	r.wg.Go(do)
@@ -328,7 +328,7 @@ func (r *reader) startAll() {
 			r.check("ReadAt", p, n, err)
 		})
 	}
-	if strings.Contains(r.prefix, "direct-") && r.flag() == os.O_RDWR { // others are written to the page cache
+	if strings.Contains(r.prefix, "direct-") && r.flag() == os.O_RDWR { // other files write to the page cache
 		for range 4 {
 			f := r.open(0, false)
 			r.call(func() {

@@ -162,7 +162,7 @@ func create(t *testing.T, db *sql.DB) {
 	}
 }
 
-// commit adds rows, each with a commit of its own. Some commits replace, delete, or add many rows.
+// commit adds rows, each in its own commit. Some commits replace, delete, or add many rows.
 func commit(db *sql.DB, times int) error {
 	for i := range times {
 		size := 200
@@ -305,7 +305,7 @@ func TestJournalMode(t *testing.T) {
 			err := db.QueryRow("PRAGMA journal_mode").Scan(&now)
 			t.Logf("a connection that asks for %s has %q, %v", mode, now, err)
 			if err == nil && now != "wal" {
-				t.Errorf("left WAL mode beside Litestream: %s", now)
+				t.Errorf("the database left WAL mode: %s", now)
 			}
 			db.Close()
 			db = open(t, path, uri)
@@ -339,7 +339,7 @@ func TestPowerCut(t *testing.T) {
 				t.Errorf("restored %d commits of %d", n, rows)
 			}
 			if !replayed && n >= rows {
-				t.Errorf("restored all %d commits: docs/guide-sqlite.md tells that the newest ones are missing", n)
+				t.Errorf("restored all %d commits, but docs/guide-sqlite.md states that the newest ones are missing", n)
 			}
 			t.Logf("restored %d commits of %d", n, rows)
 		})

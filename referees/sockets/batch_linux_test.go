@@ -178,7 +178,7 @@ func startBatchServer(b *testing.B, engine string) *batchServerProcess {
 // cpu returns the server's CPU time.
 func (s *batchServerProcess) cpu(b *testing.B) int64 {
 	if _, err := io.WriteString(s.in, "\n"); err != nil || !s.out.Scan() {
-		b.Fatalf("no answer: %v, %v", err, s.out.Err())
+		b.Fatalf("no reply: %v, %v", err, s.out.Err())
 	}
 	n, err := strconv.ParseInt(s.out.Text(), 10, 64)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *batchServerProcess) cpu(b *testing.B) int64 {
 	return n
 }
 
-// datagramClient sends a burst of datagrams and waits for all answers.
+// datagramClient sends a burst of datagrams and waits for all replies.
 type datagramClient struct {
 	conns []*ipv4.PacketConn
 	nets  []net.Conn

@@ -26,11 +26,11 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// TestClients runs clients of other projects against our servers. The clients are those scripts of
+// TestClients runs clients of other projects against servers of this module: the scripts of
 // scripts/clients whose program is installed. The variable TIMES makes them run longer.
 func TestClients(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs time, which -short does not give")
+		t.Skip("takes minutes: not with -short")
 	}
 	t.Run("http", func(t *testing.T) {
 		eachMode(t, func(t *testing.T, s *unet.System) {

@@ -88,7 +88,7 @@ func pair(s *unet.System, network, address string) (dialed, accepted net.Conn, e
 func TestConn(t *testing.T) {
 	forEach(t, func(t *testing.T, s *unet.System, network, address string) {
 		if network == "unixpacket" {
-			t.Skip("needs a stream: the suite is for those")
+			t.Skip("needs a stream")
 		}
 		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 			c1, c2, err = pair(s, network, address)

@@ -23,7 +23,7 @@ import (
 	"github.com/ringside-io/ringside/unet/event"
 )
 
-// engine is one of our implementations of servers and clients.
+// engine is one of this module's implementations of servers and clients.
 type engine struct {
 	name string
 	// serve starts an echo server with the settings of lc, and reports how each connection ended.
@@ -158,7 +158,7 @@ func exchanges(t *testing.T, e engine, address string, conns, size int) {
 			}()
 			got, err := io.ReadAll(c)
 			if err := errors.Join(err, <-sent); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d of %d bytes came back, or others: %v", len(got), len(want), err)
+				t.Errorf("%d of %d bytes came back, or wrong data: %v", len(got), len(want), err)
 			}
 		})
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 // TestGRPCUserTimeout makes a call between a server and a client with keep-alive. gRPC sets
-// TCP_USER_TIMEOUT only on connections of package net, so UserTimeout must do it on ours. With
-// package net the option has the same value. If gRPC begins to set the option on any connection
-// with SyscallConn, the last case fails, and the guide must be updated.
+// TCP_USER_TIMEOUT only on connections of package net, so UserTimeout must set it on those
+// of unet. With package net the option has the same value. If gRPC begins to set the option
+// on any connection with SyscallConn, the last case fails, and the guide must be updated.
 func TestGRPCUserTimeout(t *testing.T) {
 	const timeout = 7 * time.Second
 	for _, mode := range modes {
@@ -42,7 +42,7 @@ func TestGRPCUserTimeout(t *testing.T) {
 				return
 			}
 			if client, server := grpcUserTimeouts(t, s, timeout, 0); client != 0 || server != 0 {
-				t.Errorf("gRPC has learned to set it: client %v, server %v", client, server)
+				t.Errorf("gRPC sets the user timeout now: client %v, server %v", client, server)
 			}
 		})
 	}

@@ -91,7 +91,7 @@ func handler() http.Handler {
 		}
 	})
 	mux.HandleFunc("/refuse", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "not wanted", http.StatusExpectationFailed) // without reading the body
+		http.Error(w, "not wanted", http.StatusExpectationFailed) // the handler does not read the body
 	})
 	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
 		c, rw, err := w.(http.Hijacker).Hijack()
@@ -200,11 +200,11 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPAcross uses our connections on only one side. The other side uses package net.
+// TestHTTPAcross uses unet on only one side. The other side uses package net.
 func TestHTTPAcross(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		if name, _ := s.Backend(); name == "net" {
-			return // ours on both sides: that is TestHTTP
+			return // TestHTTP has unet on both sides
 		}
 		theirs := system(t, unet.ModeNet)
 		t.Run("listener", func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestHTTPClientGivesUp(t *testing.T) {
 		}
 		all.Wait()
 		if got, err := fetch(client, request(t, "GET", url+"/hello", nil)); err != nil {
-			t.Errorf("afterwards: %q, %v", got, err)
+			t.Errorf("the request after a cancelled one: %q, %v", got, err)
 		}
 	})
 }

@@ -82,14 +82,14 @@ func quicEcho(t testing.TB, c *quic.Conn, data []byte) {
 	}()
 	got, err := io.ReadAll(stream)
 	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes of %d, or others, %v", len(got), len(data), err)
+		t.Errorf("got %d of %d bytes, or wrong data, %v", len(got), len(data), err)
 	}
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
 }
 
-// TestQUIC runs streams of quic-go over sockets of this package. quic-go sends segments, sets
+// TestQUIC runs streams of quic-go over sockets of unet. quic-go sends segments, sets
 // socket options and reads batches with x/net.
 func TestQUIC(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// envNamespace is set in the child that has a network namespace of its own.
+// envNamespace is set in the child that has its own network namespace.
 const envNamespace = "RINGSIDE_TEST_NAMESPACE"
 
 // inNamespace runs the rest of a test in a child with its own network namespace, in which it has
@@ -28,7 +28,7 @@ const envNamespace = "RINGSIDE_TEST_NAMESPACE"
 func inNamespace(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("needs time, which -short does not give")
+		t.Skip("takes minutes: not with -short")
 	}
 	if os.Getenv(envNamespace) == t.Name() {
 		up(t, "lo")

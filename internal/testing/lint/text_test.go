@@ -122,6 +122,11 @@ var phrases = []struct {
 	{regexp.MustCompile(`(?i)\bmeasured best\b`), "say what is faster", 0},
 	{regexp.MustCompile(`(?i)\b(that|this|which) is what\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\bwhat (is|was|are) \w+ (is|was|are)\b`), "name the noun", 0},
+	{regexp.MustCompile(`(?i)\bwhat (it|they) (says?|tells?)\b|\bwhat (is|was) over\b`), "name the noun", 0},
+	{regexp.MustCompile(`(?i)\b(told|tells) of\b`), "reports", 0},
+	{regexp.MustCompile(`(?i)\bfates?\b`), "the result, or what became of it", 0},
+	{regexp.MustCompile(`(?i)\bplant(s|ed|ing)?\b`), "seeded, for a bug of a test", 0},
+	{regexp.MustCompile(`(?i)\bfor want of\b`), "because there is no", 0},
 }
 
 // TestPlainEnglish counts the phrases in comments and pages.
