@@ -145,7 +145,8 @@ func (l *ledger) judge(a *Log) error {
 func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 	t.Helper()
 	s := newMemStore()
-	o := Options{SegmentSize: 4096, Ahead: 16 << 10}
+	logger, await := ringtest.Logger(t)
+	o := Options{SegmentSize: 4096, Ahead: 16 << 10, Logger: logger}
 	a := openMem(t, s, o)
 	s.mu.Lock()
 	clear(s.calls)
@@ -172,6 +173,8 @@ func faultRun(t *testing.T, k faultKind, n int, once bool, seed uint64) {
 	case k.harmless:
 	case hit && (len(l.failed) == 0 || !errors.Is(err, k.want) || !errors.Is(a.Err(), k.want)):
 		t.Fatalf("call %d failed: %d appends failed, Close = %v, Err = %v", n, len(l.failed), err, a.Err())
+	case hit:
+		await("appendlog: the log failed; close it and open it again")
 	case !hit && (len(l.failed) != 0 || err != nil):
 		t.Fatalf("no call failed: %d appends failed, Close = %v", len(l.failed), err)
 	}

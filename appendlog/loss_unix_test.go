@@ -203,10 +203,12 @@ func checkReads(t *testing.T, dir string, want []string, reason string) {
 // checkAccepted opens a damaged log with AcceptLoss, and without it afterwards.
 func checkAccepted(t *testing.T, dir string, left []string, lost uint64) {
 	t.Helper()
-	l, err := Open(dir, Options{AcceptLoss: true})
+	logger, await := ringtest.Logger(t)
+	l, err := Open(dir, Options{AcceptLoss: true, Logger: logger})
 	if err != nil {
 		t.Fatalf("with AcceptLoss: %v", err)
 	}
+	await("appendlog: durable records are lost, which Options.AcceptLoss accepted")
 	r := l.Recovery()
 	if len(r.Lost) == 0 || r.Lost[0].Path == "" || r.Lost[0].Reason == "" {
 		t.Errorf("Recovery does not report the loss: %+v", r)

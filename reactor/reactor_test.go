@@ -304,10 +304,11 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 }
 
 // TestFailedRing replaces the ring's descriptor by another file: operations submitted after
-// that end with an error.
+// that end with an error, and the failure is logged.
 func TestFailedRing(t *testing.T) {
 	ringtest.NeedRing(t)
-	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
+	logger, await := ringtest.Logger(t)
+	r, err := New(Options{Loops: 1, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,6 +318,7 @@ func TestFailedRing(t *testing.T) {
 			t.Fatal("an operation on a broken ring succeeds")
 		}
 	}
+	await("io_uring failed; operations on it end with this error")
 	if err := r.Close(); err == nil {
 		t.Error("Close did not report that the ring had failed")
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
@@ -152,6 +152,27 @@ func TestOneTenantIsRefused(t *testing.T) {
 	}
 }
 
+// TestReplayIsLogged opens a database of a crashed directory in which one database is
+// missing and the WAL of another is a link. The replay logs what it did with each.
+func TestReplayIsLogged(t *testing.T) {
+	dir := crashedTenants(t)
+	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
+	replaceWAL(t, path(1), os.Symlink)
+	for _, suffix := range []string{"", suffixWAL} {
+		if err := os.Remove(path(2) + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logger, await := ringtest.Logger(t)
+	c := connect(t, path(0), register(t, Options{GroupLog: On, Logger: logger}))
+	wantQuery(t, c, "SELECT count(*) FROM t", "3")
+	await("sqlitevfs: commits replayed from the log")
+	await(`"sqlitevfs: commits of the log were not replayed" wal=` + path(2) + suffixWAL + " commits=3")
+	await(`"sqlitevfs: the database is refused, as it may lack commits of the log" wal=` + path(1) + suffixWAL)
+	execSQL(t, c, "PRAGMA synchronous=FULL; INSERT INTO t VALUES('more')")
+	await(`"sqlitevfs: the log of commits cannot be used; the WAL is synced instead" database=` + path(0))
+}
+
 // replaceWAL replaces a WAL by something else.
 func replaceWAL(t *testing.T, db string, put func(moved, wal string) error) func() {
 	t.Helper()
@@ -239,8 +260,9 @@ func TestCopiedDirectory(t *testing.T) {
 // failFS makes calls of the log fail.
 type failFS struct {
 	disk.FS
-	mu   sync.Mutex
-	fail func(op, name string, off int64) error
+	awaitLog func(text string) // waits for a message that the VFS logs
+	mu       sync.Mutex
+	fail     func(op, name string, off int64) error
 }
 
 func (f *failFS) call(op, name string, off int64) error {
@@ -305,10 +327,11 @@ func (b *logBase) GroupLog() grouplog.Options {
 func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 	t.Helper()
 	needLog(t)
-	base := &logBase{vfs.Find("os"), &failFS{FS: disk.OS}}
+	logger, await := ringtest.Logger(t)
+	base := &logBase{vfs.Find("os"), &failFS{FS: disk.OS, awaitLog: await}}
 	vfs.Register("base-"+t.Name(), base)
 	t.Cleanup(func() { vfs.Unregister("base-" + t.Name()) })
-	return register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: slog.New(slog.DiscardHandler)}), base.fs
+	return register(t, Options{Base: "base-" + t.Name(), GroupLog: On, Logger: logger}), base.fs
 }
 
 // failing makes four databases in one directory whose log fails on request. It returns a
@@ -372,6 +395,7 @@ func TestLogFails(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
+	fsys.awaitLog("sqlitevfs: the log of commits has failed; the WAL is synced instead")
 	for i := range 4 {
 		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" {
 			t.Error(s)
@@ -401,6 +425,7 @@ func TestOneWALFails(t *testing.T) {
 	if failed == 0 {
 		t.Error("no commit failed although the WAL cannot be synced")
 	}
+	fsys.awaitLog("sqlitevfs: sync failed; the database refuses further ones until it is closed")
 	for _, i := range []int{0, 2, 3} {
 		if s := statsOf(filepath.Join(dir, fmt.Sprint(i))); s.GroupLog != "on" {
 			t.Error(s)

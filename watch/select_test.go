@@ -41,6 +41,12 @@ func TestBackendByOptionAndEnvironment(t *testing.T) {
 			t.Errorf("%v in the environment: %s (%s), %v", b, name, reason, err)
 		}
 	})
+	logger, await := ringtest.Logger(t)
+	if name, _, err := backendOf(t, watch.Options{Mode: watch.ModeEpoll, Logger: logger}); err != nil {
+		t.Error(err)
+	} else {
+		await(`msg="watch: backend chosen" backend=` + name)
+	}
 	t.Setenv(features.EnvBackend, "kqueue")
 	if _, _, err := backendOf(t, watch.Options{}); err == nil || !strings.Contains(err.Error(), "kqueue") || !strings.Contains(err.Error(), features.EnvBackend) {
 		t.Errorf("an unknown name: %v", err)
