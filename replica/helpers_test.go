@@ -256,6 +256,8 @@ func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
 // delayer holds back replies to AppendEntries, and loses requests, of the nodes whose
 // options contain its around function.
 type delayer struct {
+	only string // address of the only node that is concerned; "" means all
+
 	mu      sync.Mutex
 	lost    bool
 	gate    chan struct{} // replies wait until it is closed; nil: they do not wait
@@ -322,7 +324,12 @@ func (d *delayer) reply(from raft.ServerID) {
 	}
 }
 
-func (d *delayer) around(n network) network { return delayed{n, d} }
+func (d *delayer) around(n network) network {
+	if d.only != "" && string(n.LocalAddr()) != d.only {
+		return n
+	}
+	return delayed{n, d}
+}
 
 type delayed struct {
 	network
