@@ -386,7 +386,7 @@ func TestChanges(t *testing.T) {
 // TestChangesOfUnknownPages: a follower that does not have a page in memory reads it from
 // its file, from each block of the WAL's index.
 func TestChangesOfUnknownPages(t *testing.T) {
-	c := newCluster(t, 2, Options{})
+	c := newCluster(t, 2, Options{Election: 5 * time.Second})
 	leader, follower := c.leader(), c.followers()[0]
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, n, x)")
@@ -579,4 +579,44 @@ func TestEmptiedMember(t *testing.T) {
 	c.judge()
 	must(t, n.mayVote(back.ID(), back.Address()))
 	must(t, back.mayVote(n.ID(), n.Address()))
+}
+
+// TestHeaderOfNewWALIsSynced: when a follower begins a WAL, the header is durable before the
+// frames.
+func TestHeaderOfNewWALIsSynced(t *testing.T) {
+	var mu sync.Mutex
+	synced := make(map[string]bool)
+	o := Options{Election: 5 * time.Second}
+	o.disk.around = func(path string, f func() error) error {
+		p, _ := os.ReadFile(path)
+		err := f()
+		if err == nil && len(p) == walHeaderSize {
+			mu.Lock()
+			synced[path+string(p)] = true
+			mu.Unlock()
+		}
+		return err
+	}
+	c := newCluster(t, 2, o)
+	leader, follower := c.leader(), c.followers()[0]
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	for range 3 {
+		execAll(t, db, "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<600) INSERT INTO t SELECT randomblob(3500) FROM s")
+		pos, err := leader.Position("db")
+		must(t, err)
+		must(t, follower.Wait(t.Context(), pos))
+		f, err := follower.named("db")
+		must(t, err)
+		f.mu.Lock()
+		p, err := os.ReadFile(f.path + "-wal")
+		f.mu.Unlock()
+		must(t, err)
+		mu.Lock()
+		if len(p) > walHeaderSize && !synced[f.path+"-wal"+string(p[:walHeaderSize])] {
+			t.Error("frames follow a header that was not synced")
+		}
+		mu.Unlock()
+	}
+	c.judge()
 }
