@@ -3,7 +3,6 @@
 package unet
 
 import (
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -34,14 +33,6 @@ type alone struct {
 
 	waits    int  // since another socket was active, at most aloneAfter; guarded by the socket's mu
 	recalled bool // the socket must return to its loop; guarded by the socket's mu
-}
-
-// netFile is a file or a connection of package net.
-type netFile interface {
-	syscall.Conn
-	io.Closer
-	SetReadDeadline(time.Time) error
-	SetWriteDeadline(time.Time) error
 }
 
 func newAlone(fd *sys.FD, file netFile) (*alone, error) {
@@ -184,15 +175,6 @@ func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
 	sys.RaceWrite(buf[:n])
 	s.in.res, s.in.done = a.res, true
 	return true
-}
-
-// setDeadline sets a deadline of the file. If it has passed, the call that waits ends.
-func (a *alone) setDeadline(read bool, t time.Time) {
-	if read {
-		_ = a.file.SetReadDeadline(t) // fails if the file is closed, and then no call waits
-	} else {
-		_ = a.file.SetWriteDeadline(t)
-	}
 }
 
 // recall has the socket return to its loop if it waited fewer than aloneAfter times since

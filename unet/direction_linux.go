@@ -3,7 +3,10 @@
 package unet
 
 import (
+	"errors"
+	"io"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -62,6 +65,15 @@ func split(res int32) (n int, errno syscall.Errno) {
 	return int(res), 0
 }
 
+// syscallError converts an error of package sys to an *os.SyscallError, by which
+// net.OpError recognizes temporary errors.
+func syscallError(call string, err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return os.NewSyscallError(call, errno)
+	}
+	return err
+}
+
 // interrupt wakes the call that waits, without a result. If the loop receives for
 // it, the loop wakes it in a moment. The caller holds the mu of s, the socket.
 func (h *direction) interrupt(s *sock) {
@@ -72,6 +84,23 @@ func (h *direction) interrupt(s *sock) {
 		h.state = interrupted
 		s.alone.setDeadline(h == &s.rd, time.Unix(1, 0))
 	}
+}
+
+// setDeadline sets a deadline of the file. If it has passed, the call that waits ends.
+func (a *alone) setDeadline(read bool, t time.Time) {
+	if read {
+		_ = a.file.SetReadDeadline(t) // fails if the file is closed, and then no call waits
+	} else {
+		_ = a.file.SetWriteDeadline(t)
+	}
+}
+
+// netFile is a file or a connection of package net.
+type netFile interface {
+	syscall.Conn
+	io.Closer
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
 }
 
 // finish ends a wait. The caller holds the socket's mu.

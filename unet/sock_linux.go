@@ -3,7 +3,6 @@
 package unet
 
 import (
-	"errors"
 	"net"
 	"os"
 	"runtime"
@@ -124,15 +123,6 @@ func callError(call string, errno syscall.Errno) error {
 		return nil
 	}
 	return os.NewSyscallError(call, errno)
-}
-
-// syscallError converts an error of package sys to an *os.SyscallError, by which
-// net.OpError recognizes temporary errors.
-func syscallError(call string, err error) error {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return os.NewSyscallError(call, errno)
-	}
-	return err
 }
 
 // withoutOp returns the error that package net has wrapped. The caller wraps it again.
