@@ -15,13 +15,14 @@ import (
 )
 
 const benchSQLiteLong = `sqlite measures SQLite over package sqlitevfs beside its default VFS and other libraries, with
-synchronous=FULL throughout. --workload selects from
+synchronous=FULL throughout, except with --journal wal-normal. --workload selects from
 
   speed    the 16 tests of SQLite's old speed page, in one new database for each round: rollback
            (journal_mode=DELETE) and WAL
   tenants  commits of one row: 1, 4, 16 and 64 databases with a connection each, then 4 and 16
            connections to one database, with journal_mode=PERSIST and WAL; in WAL mode also commits
-           of an order with five lines, and of a blob of 60 KB
+           of an order with five lines, and of a blob of 60 KB; 16 databases in WAL mode with
+           synchronous=NORMAL
   cold     a database of some 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
            keys and single lookups where rows came in random order, and a scan where they came in order
 
@@ -64,7 +65,7 @@ func newBenchSQLiteCmd() *cobra.Command {
 		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure; others are compared to the first of the list above")
 		f.IntSliceVar(&b.Databases, "databases", nil, "numbers of databases, such as 1,16")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
-		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, wal")
+		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, wal, wal-normal (synchronous=NORMAL)")
 		f.StringSliceVar(&b.Commits, "commit", nil, "what a commit of tenants writes: row, order, blob")
 		f.StringSliceVar(&b.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous")
 		f.IntVar(&b.Scale, "scale", 100, "`percent` of the statements and rows")

@@ -26,7 +26,7 @@ func TestSQLiteArguments(t *testing.T) {
 		{"bench sqlite extra", exitUsage, `"extra"`},
 		{"bench sqlite --workload sun", exitUsage, "must be speed, tenants or cold"},
 		{"bench sqlite --engine os", exitUsage, "must be memory, default,"},
-		{"bench sqlite --journal paper", exitUsage, "must be rollback, persist or wal"},
+		{"bench sqlite --journal paper", exitUsage, "must be rollback, persist, wal or wal-normal"},
 		{"bench sqlite --cold make", exitUsage, "must be scan,"},
 		{"bench sqlite --databases 0", exitUsage, "--databases 0"},
 		{"bench sqlite --scale -1", exitUsage, "--scale"},

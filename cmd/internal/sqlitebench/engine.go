@@ -39,12 +39,16 @@ const (
 // Engines are all engines, in the order of tables.
 var Engines = []string{Memory, Default, Plain, NoDirSync, Ringside, Group, Log, Modernc, Mattn}
 
-// These are the measured journal modes, always with synchronous=FULL.
+// These are the measured journal modes. All but the last have synchronous=FULL.
 const (
-	Rollback = "rollback" // journal_mode=DELETE
-	Persist  = "persist"
-	WAL      = "wal"
+	Rollback  = "rollback" // journal_mode=DELETE
+	Persist   = "persist"
+	WAL       = "wal"
+	WALNormal = "wal-normal" // with synchronous=NORMAL: only checkpoints sync
 )
+
+// Journals are all journal modes.
+var Journals = []string{Rollback, Persist, WAL, WALNormal}
 
 // Conn is a connection to a database. It belongs to one goroutine at a time.
 type Conn interface {
@@ -108,7 +112,7 @@ func Version(engine string) string {
 	return module
 }
 
-// Open opens a database with synchronous=FULL, and creates it if it does not exist. A connection
+// Open opens a database in a journal mode of this package, and creates it if it does not exist. A connection
 // waits for up to a minute for a locked database.
 func Open(engine, path, journal string) (Conn, error) {
 	if err := Probe(engine); err != nil {
@@ -146,14 +150,18 @@ func open(engine, path string) (Conn, error) {
 
 // configure sets the options that all engines share, and checks the journal mode.
 func configure(c Conn, engine, journal string) error {
-	mode := map[string]string{Rollback: "delete", Persist: "persist", WAL: "wal"}[journal]
+	mode := map[string]string{Rollback: "delete", Persist: "persist", WAL: "wal", WALNormal: "wal"}[journal]
+	level, number := "FULL", int64(2)
+	if journal == WALNormal {
+		level, number = "NORMAL", 1
+	}
 	switch {
 	case mode == "":
 		return fmt.Errorf("unknown journal mode %q", journal)
 	case engine == Memory:
 		return nil
 	}
-	for _, sql := range []string{"PRAGMA busy_timeout=60000", "PRAGMA journal_mode=" + mode, "PRAGMA synchronous=FULL"} {
+	for _, sql := range []string{"PRAGMA busy_timeout=60000", "PRAGMA journal_mode=" + mode, "PRAGMA synchronous=" + level} {
 		if err := c.Exec(sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
@@ -162,7 +170,7 @@ func configure(c Conn, engine, journal string) error {
 		sql  string
 		want int64
 	}{
-		{"SELECT journal_mode='" + mode + "' FROM pragma_journal_mode", 1}, {"PRAGMA synchronous", 2},
+		{"SELECT journal_mode='" + mode + "' FROM pragma_journal_mode", 1}, {"PRAGMA synchronous", number},
 	} {
 		if err := expect(c, check.sql, check.want); err != nil {
 			return err

@@ -159,8 +159,11 @@ func (o SQLiteOptions) speed() sqlitePoint {
 	}
 	for _, journal := range orThese(o.Journals, sqlitebench.Rollback, sqlitebench.WAL) {
 		list := engines[journal]
-		if journal == sqlitebench.Persist {
+		switch journal {
+		case sqlitebench.Persist:
 			list = engines[sqlitebench.Rollback]
+		case sqlitebench.WALNormal:
+			list = engines[sqlitebench.WAL]
 		}
 		for _, e := range o.among(slices.Clone(list)...) {
 			p.series = append(p.series, sqliteSeries{e + "-" + journal, e, journal})
@@ -205,6 +208,9 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 			}
 		}
 	}
+	if len(o.Journals)+len(o.Databases)+len(o.Connections)+len(o.Commits) == 0 && !o.brief {
+		out = append(out, o.tenant(sqlitebench.Tenants{Journal: sqlitebench.WALNormal, Databases: 16, Connections: 1}))
+	}
 	return out
 }
 
@@ -237,7 +243,7 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 		p.params["writer"] = sqlitebench.WriterRate
 	}
 	own := []string{sqlitebench.Ringside, sqlitebench.Group}
-	if job.Journal == sqlitebench.WAL {
+	if job.Journal == sqlitebench.WAL || job.Journal == sqlitebench.WALNormal {
 		own[1] = sqlitebench.Log
 	}
 	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {

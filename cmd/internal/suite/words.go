@@ -44,7 +44,7 @@ func SQLiteWords() Words {
 	return Words{
 		"workload": sqliteWorks,
 		"engine":   sqlitebench.Engines,
-		"journal":  {sqlitebench.Rollback, sqlitebench.Persist, sqlitebench.WAL},
+		"journal":  sqlitebench.Journals,
 		"commit":   sqlitebench.TenantWork,
 		"cold":     sqlitebench.ColdWork,
 	}
