@@ -272,7 +272,7 @@ func TestMemlockTooSmall(t *testing.T) {
 	r := report(t, situation{UID: lonely(), Memlock: 4 << 10})
 	switch r.Answer {
 	case probe.Yes:
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "needs a kernel on which rings count as locked memory") {
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "rings do not count here") {
 			t.Errorf("notes %+v", r.Notes)
 		}
 	default:
