@@ -102,7 +102,7 @@ func child(env string) error {
 		every = 200 * time.Millisecond
 	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
-	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 300 * time.Millisecond, SnapshotEntries: 64,
+	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 600 * time.Millisecond, SnapshotEntries: 64,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Bug)
 	if err != nil {
 		return err
@@ -1186,12 +1186,14 @@ func (b *books) refuse(c command) {
 // ask asks the nodes until one answers.
 func (c *chaos) ask(cmd command) (r reply) {
 	c.t.Helper()
+	uncertain := false // an earlier attempt may have been committed
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		var all []string
 		for _, id := range chaosIDs {
-			if r = c.node(id).ask(cmd, 10*time.Second); r.Err == "" {
+			if r = c.node(id).ask(cmd, 10*time.Second); r.Err == "" || uncertain && strings.Contains(r.Detail, "UNIQUE constraint failed") {
 				return r
 			}
+			uncertain = uncertain || r.Err != "no"
 			all = append(all, fmt.Sprintf("%s: %s, %s", id, r.Err, r.Detail))
 			if r.Err == "failed" {
 				c.t.Fatalf("%+v: %q", cmd, all)

@@ -208,6 +208,34 @@ func (db *database) filePosition(seq uint64) (Position, error) {
 	return p, nil
 }
 
+// resume moves the database to its position in a snapshot of another node, and reports whether
+// that is possible without a fetch: the file has the state of the snapshot or a later one, from
+// transactions that the log will bring again. An example is a snapshot that raft sends again
+// because the first one was not answered in time; the files were fetched for the first one, and
+// are newer than the snapshot.
+func (db *database) resume(s databaseState) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.gone || db.broken != nil || db.lacks.Load() || db.writers.Load() > 0 || db.name != s.Name || db.pageSize != s.PageSize {
+		return false
+	}
+	seq, sum := db.pos.Seq, db.pos.Sum // of the file
+	switch {
+	case db.due != 0:
+		seq, sum = db.due, db.target
+	case db.ahead, !db.loaded && !db.node.recovered.Load():
+		return false // not known
+	}
+	if seq < s.Position.Seq || seq == s.Position.Seq && sum != s.Position.Sum {
+		return false
+	}
+	db.pos, db.ahead, db.due = s.Position, false, 0
+	if seq > s.Position.Seq {
+		db.ahead, db.target, db.due = db.loaded, sum, seq
+	}
+	return true
+}
+
 // settle fails a file that is still ahead of the log after the log has replayed all
 // transactions that the file may have.
 func (db *database) settle() {

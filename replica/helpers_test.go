@@ -56,7 +56,7 @@ func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
-		c.base.Election = 1500 * time.Millisecond
+		c.base.Election = 3 * time.Second
 	}
 	if c.base.Logger == nil {
 		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))

@@ -29,7 +29,7 @@ var manyDatabases = flag.Int("databases", 200, "how many databases TestManyDatab
 // bounded. With -databases 10000 -v it prints the figures of an idle cluster.
 func TestManyDatabases(t *testing.T) {
 	wires := &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}
-	c := startCluster(t, 3, Options{OpenDatabases: 8, Election: time.Second}, noBug) // not in parallel: it counts the resources of the process
+	c := startCluster(t, 3, Options{OpenDatabases: 8, Election: 2 * time.Second}, noBug) // not in parallel: it counts the resources of the process
 	for id, address := range c.addrs {
 		c.stop(id)
 		wires.listen[id] = address

@@ -58,8 +58,9 @@ type Options struct {
 	// Each connection of the pool is a connection to the leader.
 	Forward bool
 
-	// Election is the time without a leader's heartbeat after which a follower becomes
-	// a candidate. 0 is one second.
+	// Election determines how soon the loss of a leader is noticed: a follower becomes
+	// a candidate after half of it to one and a half times it without a heartbeat. A leader
+	// steps down if a majority does not answer for half of it. 0 is one second.
 	Election time.Duration
 	// MaxTransaction is the largest size of the changed pages of one transaction, in
 	// bytes. It must be the same on all nodes. 0 is 64 MiB, the maximum is 100 MiB.
@@ -495,8 +496,10 @@ func (n *Node) start() error {
 	}
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.opts.ID)
-	c.HeartbeatTimeout, c.ElectionTimeout = n.opts.Election, n.opts.Election
-	c.LeaderLeaseTimeout = n.opts.Election // reads do not rely on it
+	// A follower votes only after it has noticed itself that the leader is gone, which takes
+	// one to three times HeartbeatTimeout with raft's random timers.
+	c.HeartbeatTimeout, c.ElectionTimeout = n.opts.Election/2, n.opts.Election/2
+	c.LeaderLeaseTimeout = n.opts.Election / 2 // reads do not rely on it
 	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
 	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
 	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
@@ -505,6 +508,8 @@ func (n *Node) start() error {
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
 	})
+	// InstallSnapshot fetches the files: it may take 10 s for each KiB of their list.
+	n.wire.transport.TimeoutScale = 1 << 10
 	through := transport{n.wire.transport, max(2*n.opts.Election, time.Second), n.accepted, n.mayVote}
 	if n.opts.around != nil {
 		through.network = n.opts.around(n.wire.transport)
@@ -1048,8 +1053,12 @@ func (n *Node) restore(m manifest) error {
 		if err := checkName(s.Name); err != nil {
 			return err
 		}
-		db := n.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
-		db.missed = n.running.Load()
+		db := n.byID(s.ID)
+		if db == nil || !db.resume(s) {
+			db = n.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
+			db.missed = n.running.Load()
+			db.dirty.Store(true) // the file may have unsynced writes of an earlier process
+		}
 		dbs[s.ID], names[s.Name] = db, db
 	}
 	n.mu.Lock()
@@ -1057,6 +1066,9 @@ func (n *Node) restore(m manifest) error {
 	n.dbs, n.names = dbs, names
 	n.mu.Unlock()
 	for name, db := range old {
+		if names[name] == db {
+			continue
+		}
 		if names[name] != nil && names[name].id == db.id {
 			db.mu.Lock()
 			db.gone = true
@@ -1072,6 +1084,10 @@ func (n *Node) restore(m manifest) error {
 	n.applied.Store(m.Index)
 	if n.running.Load() {
 		if err := n.fetchAll(names); err != nil {
+			return err
+		}
+		// raft removes the entries by which a file could be repaired after a power cut
+		if err := n.syncFiles(); err != nil {
 			return err
 		}
 	}

@@ -148,9 +148,9 @@ func TestRefused(t *testing.T) {
 		return err
 	}
 	for what, h := range map[string]hello{
-		"is no member":         {From: "x", Address: "127.0.0.1:1"},
-		"has the same ID":      {From: "a", Address: "127.0.0.1:1"},
-		"from another cluster": {From: "a", Address: a.Address(), Cluster: 99},
+		"is not a member of the cluster": {From: "x", Address: "127.0.0.1:1"},
+		"has the same ID":                {From: "a", Address: "127.0.0.1:1"},
+		"from another cluster":           {From: "a", Address: a.Address(), Cluster: 99},
 	} {
 		h.Kind = kindRaft
 		if err := dial(h); err == nil || !strings.Contains(err.Error(), what) {
@@ -619,4 +619,138 @@ func TestHeaderOfNewWALIsSynced(t *testing.T) {
 		mu.Unlock()
 	}
 	c.judge()
+}
+
+// TestSnapshotAgain: a follower whose files are newer than a snapshot of the leader fetches
+// nothing for it, and continues with the entries after the snapshot. Raft sends a snapshot
+// again if the first attempt took too long, and the first one has brought newer files.
+func TestSnapshotAgain(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	c.judge()
+	state, err := fsm{leader}.Snapshot()
+	must(t, err)
+	m := state.(*snapshot).m
+	execAll(t, db, "INSERT INTO t VALUES(2)", "INSERT INTO t VALUES(3)")
+	c.judge()
+	n := c.followers()[0]
+	pos, err := n.Position("db")
+	must(t, err)
+	for range 2 {
+		must(t, n.restore(m))
+		if got, err := n.Position("db"); err != nil || got.Seq != m.Databases[0].Position.Seq {
+			t.Fatalf("at %v after the snapshot at %v: %v", got, m.Databases[0].Position, err)
+		}
+	}
+	for i := m.Index + 1; i <= pos.Index; i++ {
+		var l raft.Log
+		must(t, n.store.GetLog(i, &l))
+		if l.Type == raft.LogCommand {
+			fsm{n}.Apply(&l)
+		}
+	}
+	if got, err := n.Position("db"); err != nil || got != pos {
+		t.Errorf("at %v instead of %v: %v", got, pos, err)
+	}
+	if s := n.Stats(); s.Fetched+s.Broken > 0 {
+		t.Errorf("a file that was newer than the snapshot was fetched: %+v", s)
+	}
+	c.judge()
+	execAll(t, db, "INSERT INTO t VALUES(4)")
+	c.judge()
+}
+
+// TestFirstSnapshotSyncs: the first snapshot after a start syncs all files. A process that was
+// killed may have left unsynced writes, whose entries the snapshot lets raft remove.
+func TestFirstSnapshotSyncs(t *testing.T) {
+	var mu sync.Mutex
+	synced := map[string]int{}
+	c := newCluster(t, 1, Options{disk: disk{around: func(path string, sync func() error) error {
+		mu.Lock()
+		synced[path]++
+		mu.Unlock()
+		return sync()
+	}}})
+	n := c.leader()
+	for _, name := range []string{"old", "new"} {
+		execAll(t, open(t, n, name), "CREATE TABLE t(x)")
+	}
+	must(t, n.raft.Snapshot().Error())
+	c.stop("a")
+	n = c.start("a")
+	execAll(t, open(t, c.leader(), "new"), "INSERT INTO t VALUES(1)")
+	old, err := n.named("old")
+	must(t, err)
+	path := old.path
+	mu.Lock()
+	before := synced[path]
+	mu.Unlock()
+	must(t, n.raft.Snapshot().Error())
+	mu.Lock()
+	defer mu.Unlock()
+	if synced[path] == before {
+		t.Error("the snapshot did not sync a file that the earlier process may have written to")
+	}
+}
+
+// TestElectionTimeouts: raft's random timers notice the loss of a leader within one and a half
+// times Options.Election..
+func TestElectionTimeouts(t *testing.T) {
+	c := newCluster(t, 1, Options{Election: time.Second})
+	o := c.node("a").raft.ReloadableConfig()
+	if d := 3 * max(o.HeartbeatTimeout, o.ElectionTimeout); d > 1500*time.Millisecond {
+		t.Errorf("a follower may need %v to notice that the leader is gone", d)
+	}
+}
+
+// countedPipeline counts the requests that it gets.
+type countedPipeline struct {
+	raft.AppendPipeline
+	requests int
+}
+
+func (p *countedPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.requests++
+	return nil, nil
+}
+
+// TestIdlePipeline: an idle leader sends heartbeats only. Entries, a new commit index and the
+// loss of a heartbeat are sent on at once.
+func TestIdlePipeline(t *testing.T) {
+	below := new(countedPipeline)
+	a := newAcceptances()
+	p := &pipeline{AppendPipeline: below, id: "b", accepted: a, patience: time.Hour}
+	sent := func(commit uint64, entries ...*raft.Log) bool {
+		before := below.requests
+		_, err := p.AppendEntries(&raft.AppendEntriesRequest{LeaderCommitIndex: commit, Entries: entries}, new(raft.AppendEntriesResponse))
+		must(t, err)
+		return below.requests > before
+	}
+	for i, step := range []struct {
+		before  func()
+		commit  uint64
+		entries []*raft.Log
+		want    bool
+	}{
+		{commit: 4, want: true}, // the first
+		{commit: 4},
+		{commit: 4, entries: []*raft.Log{{Index: 5}}, want: true},
+		{commit: 4},
+		{commit: 5, want: true},
+		{commit: 5},
+		{before: func() { a.fail("c") }, commit: 5},
+		{before: func() { a.fail("b") }, commit: 5, want: true},
+		{commit: 5},
+		{before: func() { p.sent = p.sent.Add(-time.Hour) }, commit: 5, want: true},
+		{commit: 5},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		if got := sent(step.commit, step.entries...); got != step.want {
+			t.Errorf("step %d: sent %v, want %v", i, got, step.want)
+		}
+	}
 }

@@ -72,7 +72,10 @@ type network interface {
 func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	sent := time.Now()
 	err := t.network.AppendEntries(id, target, args, resp)
-	if err == nil && resp.Success && resp.Term == args.Term {
+	switch {
+	case err != nil:
+		t.accepted.fail(id)
+	case resp.Success && resp.Term == args.Term:
 		t.accepted.note(id, acceptance{args.Term, sent})
 	}
 	return err
@@ -101,7 +104,7 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{p, t.patience}, nil
+	return &pipeline{AppendPipeline: p, id: id, accepted: t.accepted, patience: t.patience}, nil
 }
 
 // acceptances has the newest accepted request of each member. Those of pipelines are not
@@ -109,7 +112,8 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 type acceptances struct {
 	mu      sync.Mutex
 	newest  map[raft.ServerID]acceptance
-	changed chan struct{} // closed at the next note
+	failed  map[raft.ServerID]int // requests without a reply, heartbeats among them
+	changed chan struct{}         // closed at the next note
 }
 
 type acceptance struct {
@@ -118,7 +122,19 @@ type acceptance struct {
 }
 
 func newAcceptances() *acceptances {
-	return &acceptances{newest: make(map[raft.ServerID]acceptance), changed: make(chan struct{})}
+	return &acceptances{newest: make(map[raft.ServerID]acceptance), failed: make(map[raft.ServerID]int), changed: make(chan struct{})}
+}
+
+func (a *acceptances) fail(id raft.ServerID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed[id]++
+}
+
+func (a *acceptances) failures(id raft.ServerID) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed[id]
 }
 
 func (a *acceptances) note(id raft.ServerID, n acceptance) {
@@ -150,12 +166,38 @@ func (a *acceptances) majority(voters []raft.Server, self raft.ServerID, term ui
 	return count > all/2, a.changed
 }
 
+// pipeline sends entries to a member. Without new entries raft sends a request some 13 times
+// per second, for the commit index. The pipeline leaves out requests that tell the member
+// nothing new, but sends one per patience, and one after a heartbeat that failed: the member
+// may have been started again and need the commit index.
 type pipeline struct {
 	raft.AppendPipeline
+	id       raft.ServerID
+	accepted *acceptances
 	patience time.Duration
+
+	sent   time.Time // of the last request; the zero time if there was none
+	commit uint64    // its commit index
+	failed int       // failures of requests to the member before it
 }
 
-func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+// redundant reports whether a request tells the member nothing new. Raft calls AppendEntries
+// from one goroutine.
+func (p *pipeline) redundant(args *raft.AppendEntriesRequest) bool {
+	failed := p.accepted.failures(p.id)
+	if len(args.Entries) == 0 && !p.sent.IsZero() && args.LeaderCommitIndex == p.commit && failed == p.failed && time.Since(p.sent) < p.patience {
+		return true
+	}
+	p.sent, p.commit, p.failed = time.Now(), args.LeaderCommitIndex, failed
+	return false
+}
+
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.redundant(args) {
+		// Raft does not use the result. It counts replies from Consumer as contacts with the
+		// member, and there is none.
+		return nil, nil
+	}
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()

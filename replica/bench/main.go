@@ -439,6 +439,28 @@ func (r *results) catchUp() error {
 	return nil
 }
 
+// level waits until all nodes have applied what the leader has.
+func (c *cluster) level() error {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		l, err := c.leader.do(command{Op: "applied"})
+		if err != nil {
+			return err
+		}
+		behind := false
+		for _, p := range c.nodes {
+			a, err := p.do(command{Op: "applied"})
+			if err != nil {
+				return err
+			}
+			behind = behind || a.Index < l.Index || a.Yes
+		}
+		if !behind {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: the nodes did not reach one entry in 10 minutes", c.kind)
+}
+
 // idle measures the processor time of a cluster with many databases and no load.
 func (r *results) idle() error {
 	c, err := open(kindReplica)
@@ -451,6 +473,9 @@ func (r *results) idle() error {
 		return err
 	}
 	created := time.Since(begin)
+	if err := c.level(); err != nil {
+		return err
+	}
 	time.Sleep(*duration)
 	before, err := c.cpu()
 	if err != nil {

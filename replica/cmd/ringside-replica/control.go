@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -37,14 +38,35 @@ func listenControl(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.Listen("unix", path)
+	short, release, err := shortPath(path)
 	if err != nil {
 		return nil, err
+	}
+	defer release()
+	l, err := net.Listen("unix", short)
+	if err != nil {
+		return nil, err
+	}
+	if short != path { // it will not be valid when the listener is closed
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// shortPath returns a path of a socket that the kernel accepts, which is valid until release is
+// called: the address of a Unix socket has 108 bytes, and the last one is 0.
+func shortPath(path string) (short string, release func(), err error) {
+	if len(path) < 108 {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { dir.Close() }, nil
 }
 
 // serveControl executes commands until the returned function is called, which interrupts
@@ -115,7 +137,12 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 // askControl sends a request to the node that listens on a socket.
 func askControl(ctx context.Context, path string, r request) (*replica.Status, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", path)
+	var c net.Conn
+	short, release, err := shortPath(path)
+	if err == nil {
+		c, err = d.DialContext(ctx, "unix", short)
+		release()
+	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("no node runs there: start it with ringside-replica run: %w", err)
 	}
