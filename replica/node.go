@@ -477,14 +477,37 @@ func (n *Node) mayVote(id, address string) error {
 	n.mu.RLock()
 	known, ok := n.dirs.Members[id]
 	own := n.dirs.Members[n.opts.ID]
+	outdated := n.dirs.Place > met.Known.Place && own.Directory != met.Known.Directory
 	n.mu.RUnlock()
 	switch {
-	case ok && met.ID == id && met.Directory != known.Directory:
+	case ok && met.ID == id && met.Directory != known.Directory && !n.removed(id, known.Place>>12):
 		return n.replaced(id, met.Directory)
-	case met.Known.Directory != 0 && met.Known.Directory != n.directory && (own.Directory != n.directory || own.Place < met.Known.Place):
+	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && !n.removed(n.opts.ID, met.Known.Place>>12):
 		return n.replaced(n.opts.ID, n.directory)
 	}
 	return nil
+}
+
+// removed reports whether raft's log has a configuration without a member after an index. This
+// node may not know yet that it is committed. It is, if a later configuration has the
+// member again; if none has, raft asks the member for no vote.
+func (n *Node) removed(id string, after uint64) bool {
+	first, err := n.store.FirstIndex()
+	if err != nil || first == 0 {
+		return false
+	}
+	last, err := n.store.LastIndex()
+	for i := max(first, after+1); err == nil && i <= last; i++ {
+		var l raft.Log
+		if err = n.store.GetLog(i, &l); err != nil || l.Type != raft.LogConfiguration {
+			continue
+		}
+		members := raft.DecodeConfiguration(l.Data).Servers
+		if !slices.ContainsFunc(members, func(m raft.Server) bool { return string(m.ID) == id }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Node) start() error {

@@ -569,6 +569,9 @@ func TestEmptiedMember(t *testing.T) {
 	// With its new directory it is a member again after it was removed and added.
 	ctx, cancel := contextFor(t)
 	defer cancel()
+	back.mu.RLock()
+	old := back.dirs
+	back.mu.RUnlock()
 	must(t, back.RemoveMember(ctx, emptied))
 	must(t, back.AddMember(ctx, emptied, n.Address()))
 	until(t, "its directory is recorded", func() bool {
@@ -579,6 +582,17 @@ func TestEmptiedMember(t *testing.T) {
 	c.judge()
 	must(t, n.mayVote(back.ID(), back.Address()))
 	must(t, back.mayVote(n.ID(), n.Address()))
+	// A member that has the removal in its log, and does not know yet that it is committed, counts
+	// the vote, and its own counts.
+	back.mu.Lock()
+	back.dirs = old
+	back.mu.Unlock()
+	must(t, back.mayVote(n.ID(), n.Address()))
+	n.mu.Lock()
+	n.dirs = directories{Place: 1 << 12, Config: 1}
+	n.mu.Unlock()
+	n.wire.met.Store(back.Address(), welcome{ID: back.ID(), Directory: back.directory, Known: old.Members[emptied]})
+	must(t, n.mayVote(back.ID(), back.Address()))
 }
 
 // TestHeaderOfNewWALIsSynced: when a follower begins a WAL, the header is durable before the
