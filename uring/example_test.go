@@ -78,7 +78,7 @@ func ExampleRing_NewBufRing() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Fprint(conn, "is the server up?")
+	fmt.Fprint(conn, "is the server there?")
 	conn.(*net.TCPConn).CloseWrite()
 	answer, err := io.ReadAll(conn)
 	if err != nil {
