@@ -16,7 +16,8 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What `make test` tests.
-PKGS ?= work
+# The slow packages first: the last one does not then keep one processor waiting.
+PKGS ?= ./referees/fusefs ./internal/testing/stress ./unet ./replica ./ufile ./cmd/ringside work
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w

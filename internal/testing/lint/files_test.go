@@ -11,9 +11,13 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -35,9 +39,8 @@ func TestFileOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(root) // where the importer resolves imports
-	imports := sourceImporter{token.NewFileSet(), nil}
-	imports.source = importer.ForCompiler(imports.fset, "source", nil)
+	t.Chdir(root)
+	imports := newExportImporter(t)
 	for pkg, most := range upwardCalls {
 		order := fileOrder(string(doc), pkg)
 		if len(order) == 0 {
@@ -103,7 +106,7 @@ func fileOrder(doc, pkg string) (files []string) {
 
 // callsBetween returns how many pairs of functions in different files call each other, and
 // the pairs that go upward.
-func callsBetween(t *testing.T, imports sourceImporter, dir string, order []string) (total int, up []string) {
+func callsBetween(t *testing.T, imports exportImporter, dir string, order []string) (total int, up []string) {
 	t.Helper()
 	fset := imports.fset
 	var files []*ast.File
@@ -121,7 +124,7 @@ func callsBetween(t *testing.T, imports sourceImporter, dir string, order []stri
 		files = append(files, f)
 	}
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	conf := types.Config{Importer: imports, Error: func(error) {}} // of the packages that sourceImporter leaves out
+	conf := types.Config{Importer: imports, Error: func(error) {}} // of the packages that exportImporter leaves out
 	self, _ := conf.Check(dir, fset, files, info)
 	place := func(pos token.Pos) int {
 		return slices.Index(order, filepath.Base(fset.Position(pos).Filename))
@@ -156,17 +159,53 @@ func callsBetween(t *testing.T, imports sourceImporter, dir string, order []stri
 	return total, up
 }
 
-// sourceImporter reads the packages of this tree, of the standard library and of
-// golang.org/x. Others stay empty: SQLite alone would take longer than all packages here.
-type sourceImporter struct {
-	fset   *token.FileSet
-	source types.Importer
+// exportImporter reads what the compiler has exported of the packages of this tree, of the
+// standard library and of golang.org/x. Others stay empty: SQLite alone would take longer to
+// compile than all packages here.
+type exportImporter struct {
+	fset *token.FileSet
+	gc   types.Importer
 }
 
-func (i sourceImporter) Import(path string) (*types.Package, error) {
+func newExportImporter(t *testing.T) exportImporter {
+	t.Helper()
+	paths := map[string]bool{}
+	for pkg := range upwardCalls {
+		for _, name := range productFiles(t, pkg) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg, name), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				if path, _ := strconv.Unquote(i.Path.Value); path != "unsafe" && exported(path) {
+					paths[path] = true
+				}
+			}
+		}
+	}
+	list := exec.Command("go", append([]string{"list", "-export", "-f", "{{.ImportPath}}={{.Export}}"}, slices.Sorted(maps.Keys(paths))...)...)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "=")
+		files[path] = file
+	}
+	fset := token.NewFileSet()
+	return exportImporter{fset, importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })}
+}
+
+func exported(path string) bool {
 	host, _, _ := strings.Cut(path, "/")
-	if !strings.Contains(host, ".") || host == "golang.org" || strings.HasPrefix(path, module) {
-		return i.source.Import(path)
+	return !strings.Contains(host, ".") || host == "golang.org" || strings.HasPrefix(path, module)
+}
+
+func (i exportImporter) Import(path string) (*types.Package, error) {
+	if exported(path) {
+		return i.gc.Import(path)
 	}
 	p := types.NewPackage(path, filepath.Base(path))
 	p.MarkComplete()
