@@ -357,7 +357,7 @@ func TestParametersOverrideOptions(t *testing.T) {
 func TestWhatIsLeftOutSaysWhy(t *testing.T) {
 	name, _ := record(t, Options{})
 	got := query(t, connect(t, dbFile(t), name), "PRAGMA ringside")
-	if !strings.Contains(got, `"prefetch":"off: not the`) || !strings.Contains(got, `"groupSync":"off: not the`) {
+	if !strings.Contains(got, `"prefetch":"off: needs Linux and the files`) || !strings.Contains(got, `"groupSync":"off: not the`) {
 		t.Error(got)
 	}
 }
