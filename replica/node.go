@@ -482,7 +482,8 @@ func (n *Node) mayVote(id, address string) error {
 	switch {
 	case ok && met.ID == id && met.Directory != known.Directory && !n.removed(id, known.Place>>12):
 		return n.replaced(id, met.Directory)
-	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && !n.removed(n.opts.ID, met.Known.Place>>12):
+	// A node whose log has come further may have been removed and added, and must be able to lead.
+	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && n.raft.LastIndex() < met.Known.Place>>12:
 		return n.replaced(n.opts.ID, n.directory)
 	}
 	return nil
