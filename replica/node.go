@@ -483,10 +483,16 @@ func (n *Node) mayVote(id, address string) error {
 	case ok && met.ID == id && met.Directory != known.Directory && !n.removed(id, known.Place>>12):
 		return n.replaced(id, met.Directory)
 	// A node whose log has come further may have been removed and added, and must be able to lead.
-	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && n.raft.LastIndex() < met.Known.Place>>12:
+	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && !n.cameFurther(met.Known.Place>>12):
 		return n.replaced(n.opts.ID, n.directory)
 	}
 	return nil
+}
+
+// cameFurther reports whether this node has all entries up to an index. It does not know that
+// while it starts: n.raft is not set yet when raft asks for the first votes.
+func (n *Node) cameFurther(index uint64) bool {
+	return n.running.Load() && n.raft.LastIndex() >= index
 }
 
 // removed reports whether raft's log has a configuration without a member after an index. This
