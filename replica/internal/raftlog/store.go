@@ -26,8 +26,9 @@ import (
 // ErrKeyNotFound is returned by Get and GetUint64. Raft compares its text.
 var ErrKeyNotFound = errors.New("not found")
 
-// ErrGap is returned by StoreLogs for entries that do not follow the last one.
-var ErrGap = errors.New("raftlog: the entries do not follow the last one of the log")
+// ErrOrder is returned by StoreLogs for entries that are not numbered in order, or that are
+// not behind the last one of the log.
+var ErrOrder = errors.New("raftlog: the entries are not in order behind the last one of the log")
 
 // Options configure a Store. The zero value works.
 type Options struct {
@@ -81,10 +82,12 @@ type Store struct {
 	turn   int
 }
 
+// A Store is no raft.MonotonicLogStore, although its index has no gaps: of such a store raft 1.8
+// removes all entries when another node sends a snapshot, even entries behind the snapshot that
+// this node has acknowledged, and goes on as if it had them.
 var (
-	_ raft.LogStore          = (*Store)(nil)
-	_ raft.StableStore       = (*Store)(nil)
-	_ raft.MonotonicLogStore = (*Store)(nil)
+	_ raft.LogStore    = (*Store)(nil)
+	_ raft.StableStore = (*Store)(nil)
 )
 
 // Open opens the store in a directory and creates it if it does not exist.
@@ -229,10 +232,6 @@ func (s *Store) Close() error {
 	return s.log.Close()
 }
 
-// IsMonotonic tells raft that there are no gaps: it removes all entries before a snapshot
-// that another node sent.
-func (s *Store) IsMonotonic() bool { return true }
-
 // FirstIndex returns the index of the first entry, 0 if there is none.
 func (s *Store) FirstIndex() (uint64, error) {
 	s.mu.RLock()
@@ -262,20 +261,25 @@ func (s *Store) Bytes() int64 {
 func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs stores entries. They are durable when it returns. The store keeps the entries'
-// data in memory, so the caller must not change them.
+// data in memory, so the caller must not change them. If there is a gap behind the last entry
+// of the log, a snapshot has what is missing and everything before it: the older entries are
+// removed.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.writable(); err != nil {
 		return err
 	}
-	next := s.last + 1
-	if s.first == 0 && len(logs) > 0 {
-		next = logs[0].Index
-	}
+	before := s.last
 	for i, l := range logs {
-		if l.Index != next+uint64(i) {
-			return fmt.Errorf("%w: %d after %d", ErrGap, l.Index, next+uint64(i)-1)
+		if l.Index <= before || i > 0 && l.Index != before+1 {
+			return fmt.Errorf("%w: %d after %d", ErrOrder, l.Index, before)
+		}
+		before = l.Index
+	}
+	if s.first != 0 && len(logs) > 0 && logs[0].Index > s.last+1 {
+		if err := s.cut(s.first, s.last); err != nil {
+			return err
 		}
 	}
 	for len(logs) > 0 {

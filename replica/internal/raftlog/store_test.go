@@ -160,22 +160,106 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-func TestGapsAreRefused(t *testing.T) {
-	s := open(t, t.TempDir(), Options{})
-	if err := s.StoreLogs([]*raft.Log{entry(5, 1), entry(7, 1)}); !errors.Is(err, ErrGap) {
+func TestOrder(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	if err := s.StoreLogs([]*raft.Log{entry(5, 1), entry(7, 1)}); !errors.Is(err, ErrOrder) {
 		t.Error(err)
 	}
-	if err := s.StoreLog(entry(5, 1)); err != nil {
+	if err := s.StoreLogs([]*raft.Log{entry(5, 1), entry(6, 1), entry(7, 1), entry(8, 1)}); err != nil {
 		t.Error(err)
 	}
-	if err := s.StoreLog(entry(7, 1)); !errors.Is(err, ErrGap) {
-		t.Error(err)
-	}
-	if err := s.StoreLogs([]*raft.Log{entry(6, 1), entry(7, 1), entry(8, 1)}); err != nil {
+	if err := s.StoreLog(entry(8, 1)); !errors.Is(err, ErrOrder) {
 		t.Error(err)
 	}
 	if err := s.DeleteRange(6, 7); err == nil {
 		t.Error("entries were removed from the middle")
+	}
+	// Entries behind a snapshot.
+	if err := s.StoreLogs([]*raft.Log{entry(20, 1), entry(21, 1)}); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		first, _ := s.FirstIndex()
+		last, _ := s.LastIndex()
+		var l raft.Log
+		if err := s.GetLog(8, &l); first != 20 || last != 21 || err != raft.ErrLogNotFound {
+			t.Errorf("the log has the entries %d to %d, want 20 to 21; entry 8: %v", first, last, err)
+		}
+		if err := s.GetLog(21, &l); err != nil || l.Index != 21 {
+			t.Error(l.Index, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		s = open(t, dir, Options{})
+	}
+}
+
+// TestOlderSnapshot sends a member a snapshot that is older than entries that it has
+// acknowledged. It must keep them: the leader may have counted it when it committed them.
+func TestOlderSnapshot(t *testing.T) {
+	for _, gap := range []bool{false, true} {
+		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
+			s := open(t, t.TempDir(), Options{Sync: appendlog.SyncNone})
+			_, leader := raft.NewInmemTransport("leader")
+			_, member := raft.NewInmemTransport("member")
+			leader.Connect("member", member)
+			c := raft.DefaultConfig()
+			c.LocalID, c.Logger = "member", hclog.NewNullLogger()
+			c.HeartbeatTimeout, c.ElectionTimeout = time.Hour, time.Hour // it stays a follower
+			state := new(raft.MockFSM)
+			r, err := raft.NewRaft(c, state, s, s, raft.NewInmemSnapshotStore(), member)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := r.Shutdown().Error(); err != nil {
+					t.Error(err)
+				}
+			}()
+			header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: []byte("leader")}
+			members := raft.Configuration{Servers: []raft.Server{{ID: "leader", Address: "leader"}, {ID: "member", Address: "member"}}}
+			send := func(from, to, commit uint64) {
+				t.Helper()
+				q := raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Leader: header.Addr, PrevLogEntry: from - 1, LeaderCommitIndex: commit}
+				if from > 1 {
+					q.PrevLogTerm = 1
+				}
+				for i := from; i <= to; i++ {
+					q.Entries = append(q.Entries, &raft.Log{Index: i, Term: 1, Type: raft.LogCommand, Data: []byte{byte(i)}})
+				}
+				var a raft.AppendEntriesResponse
+				if err := leader.AppendEntries("member", "member", &q, &a); err != nil || !a.Success {
+					t.Fatalf("entries %d to %d: %+v, %v", from, to, a, err)
+				}
+			}
+			snapshot := func(index uint64) {
+				t.Helper()
+				p := []byte{0x90} // MessagePack for no entries, as MockFSM stores them
+				q := raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: raft.SnapshotVersionMax, Term: 1, Leader: header.Addr,
+					LastLogIndex: index, LastLogTerm: 1, Configuration: raft.EncodeConfiguration(members), ConfigurationIndex: 1, Size: int64(len(p))}
+				var a raft.InstallSnapshotResponse
+				if err := leader.InstallSnapshot("member", "member", &q, &a, bytes.NewReader(p)); err != nil || !a.Success {
+					t.Fatalf("snapshot at %d: %+v, %v", index, a, err)
+				}
+			}
+			send(1, 50, 50)
+			last := uint64(50)
+			if gap {
+				last = 200
+				snapshot(last)
+			} else {
+				snapshot(40)
+				if n, err := s.LastIndex(); n != last || err != nil {
+					t.Errorf("the last entry is %d, %v, want %d", n, err, last)
+				}
+			}
+			send(last+1, last+5, last+5)
+			if n := r.AppliedIndex(); n != last+5 {
+				t.Errorf("applied up to %d, want %d", n, last+5)
+			}
+		})
 	}
 }
 
