@@ -33,7 +33,7 @@ func TestCompletion(t *testing.T) {
 		{"bench file --fast=|", "add only none", nothing},
 		{"bench net --client |", "own ab ab-k wrk", nothing},
 		{"bench watch --mode |", "edge level one-shot", nothing},
-		{"bench sqlite --journal |", "rollback persist wal", nothing},
+		{"bench sqlite --journal |", "rollback persist wal wal-normal", nothing},
 		{"bench ring --ring |", "default defer", nothing},
 		{"soak --rows |", "files sockets watch sqlite", nothing},
 		{"bench --dir |", "", dirs},

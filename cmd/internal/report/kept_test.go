@@ -55,7 +55,7 @@ func TestReadDocument(t *testing.T) {
 		`{"schema":2,"colour":"blue"}`:        "colour",
 		`{"results":[{"metrics":{"x":"y"}}]}`: "unexpected JSON string",
 		`{}`:                                  "it has no results",
-		`[1]`:                                 "a JSON array where",
+		`[1]`:                                 "unexpected JSON array",
 		`{"schema":3,`:                        "ends in the middle",
 		``:                                    "it is empty",
 	} {

@@ -14,7 +14,7 @@ func TestBuildNamesWhatIsMissing(t *testing.T) {
 		if _, err := Build(t.Context(), name, ""); err == nil || !strings.Contains(err.Error(), "--"+Flag(name)+" DIR") {
 			t.Errorf("%s without a clone: %v", name, err)
 		}
-		if _, err := Build(t.Context(), name, t.TempDir()); err == nil || !strings.Contains(err.Error(), "is no clone") {
+		if _, err := Build(t.Context(), name, t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a clone") {
 			t.Errorf("%s of an empty directory: %v", name, err)
 		}
 	}
