@@ -353,11 +353,17 @@ func TestProxy(t *testing.T) {
 				if err != nil {
 					return
 				}
-				go func() { _, _ = c.Write(down); _ = c.(*net.TCPConn).CloseWrite() }()
+				sent := make(chan struct{})
+				go func() {
+					_, _ = c.Write(down)
+					_ = c.(*net.TCPConn).CloseWrite()
+					close(sent)
+				}()
 				go func() {
 					time.Sleep(20 * time.Millisecond) // let the buffers of the other side fill up
 					p, _ := io.ReadAll(c)
 					ups <- p
+					<-sent
 					_ = c.Close()
 				}()
 			}
