@@ -83,7 +83,7 @@ func Create(ctx context.Context, dir string, size int64, seed uint64, written fu
 // createLocked creates a file and locks it. Another process may sweep the file between these two
 // steps. Then the next name is tried.
 func createLocked(dir string) (*File, error) {
-	for range 16 {
+	for range 256 {
 		path := filepath.Join(dir, newName())
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
