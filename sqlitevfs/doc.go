@@ -75,7 +75,8 @@
 //
 // # Limits
 //
-// A single database that commits alone does not become faster, nor do reads of cached pages.
+// A single database that commits alone gains little, and reads of cached pages gain nothing.
+// Large transactions in several databases are slower with the log; docs/results.md has the figures.
 //
 // The VFS has no batch-atomic writes, even where the file system has them. The driver builds
 // SQLite with SQLITE_ENABLE_ATOMIC_WRITE and SQLITE_ENABLE_BATCH_ATOMIC_WRITE. Such a build does
@@ -108,8 +109,8 @@
 // When three or more databases of one file system sync at the same time, they may wait
 // for each other and share one syncfs(2). Measurements at run time decide whether they do,
 // separately for WALs and for other files. With journal_mode=PERSIST, 16 databases that commit at
-// the same time made twice as many commits. 64 databases made nearly three times as many for a
-// third of the CPU time.
+// the same time made twice as many commits. 64 databases made three times as many for a third
+// of the CPU time.
 //
 // syncfs also writes the data of other programs. Where that takes long, each database syncs by
 // itself for a while. Syncs are shared only on file systems where a shared sync is durable:
