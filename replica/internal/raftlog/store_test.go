@@ -222,7 +222,7 @@ func TestOlderSnapshot(t *testing.T) {
 			members := raft.Configuration{Servers: []raft.Server{{ID: "leader", Address: "leader"}, {ID: "member", Address: "member"}}}
 			send := func(from, to, commit uint64) {
 				t.Helper()
-				q := raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Leader: header.Addr, PrevLogEntry: from - 1, LeaderCommitIndex: commit}
+				q := raft.AppendEntriesRequest{RPCHeader: header, Term: 1, PrevLogEntry: from - 1, LeaderCommitIndex: commit}
 				if from > 1 {
 					q.PrevLogTerm = 1
 				}
@@ -237,7 +237,7 @@ func TestOlderSnapshot(t *testing.T) {
 			snapshot := func(index uint64) {
 				t.Helper()
 				p := []byte{0x90} // MessagePack for no entries, as MockFSM stores them
-				q := raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: raft.SnapshotVersionMax, Term: 1, Leader: header.Addr,
+				q := raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: raft.SnapshotVersionMax, Term: 1,
 					LastLogIndex: index, LastLogTerm: 1, Configuration: raft.EncodeConfiguration(members), ConfigurationIndex: 1, Size: int64(len(p))}
 				var a raft.InstallSnapshotResponse
 				if err := leader.InstallSnapshot("member", "member", &q, &a, bytes.NewReader(p)); err != nil || !a.Success {
