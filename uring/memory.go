@@ -61,8 +61,8 @@ type OpenHow struct {
 // the address of the word only: keep the word reachable until the completion.
 type FutexWaitv struct{ w abi.FutexWaitv }
 
-// NewFutexWaitv waits while *word is val. Flags are FUTEX2_ flags; the flag for a
-// word of 32 bits is added.
+// NewFutexWaitv returns a FutexWaitv that waits while *word is val. flags are FUTEX2_
+// flags; NewFutexWaitv adds the flag for a word of 32 bits.
 func NewFutexWaitv(word *atomic.Uint32, val uint32, flags uint32) FutexWaitv {
 	return FutexWaitv{abi.FutexWaitv{Val: uint64(val), Uaddr: sys.Addr(word), Flags: flags | futex2Size32}}
 }

@@ -72,8 +72,8 @@ type MultishotMsg struct {
 }
 
 // ParseMultishotMsg parses the len(p) bytes that a multishot RECVMSG, armed with m,
-// wrote into a buffer. It reports false when p is shorter than the space that m
-// reserves, which no kernel writes.
+// wrote into a buffer. It reports false when p is shorter than the header and the
+// room that m reserves. The kernel never writes less.
 func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
 	header := int(sys.Size[abi.RecvmsgOut]())
 	nameRoom, controlRoom := int(m.namelen), int(m.controllen)

@@ -30,8 +30,8 @@ func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_
 // same as for [SQE.SocketInq]. (6.5)
 func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
 
-// GetSockOpt is getsockopt(2) for the level SOL_SOCKET; other levels are EOPNOTSUPP.
-// The result is the length of the value. val belongs to the operation until its
+// GetSockOpt is getsockopt(2) for the level SOL_SOCKET. The result is the length of the
+// value, or EOPNOTSUPP for another level. val belongs to the operation until its
 // completion. (6.7)
 func (e *SQE) GetSockOpt(fd FD, level, name int, val []byte) *SQE {
 	return e.sockOpt(abi.SOCKET_URING_OP_GETSOCKOPT, fd, level, name, val)

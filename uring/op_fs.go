@@ -160,8 +160,8 @@ func (e *SQE) Getxattr(path, name Path, value []byte) *SQE {
 	return e
 }
 
-// Statx is struct statx, which [SQE.Statx] fills; see statx(2). Fields of newer
-// kernels are in the tail.
+// Statx is struct statx, which [SQE.Statx] fills; see statx(2). It has
+// room for the fields that newer kernels add.
 type Statx struct {
 	Mask           uint32
 	Blksize        uint32

@@ -34,9 +34,10 @@ func (e *SQE) PollMultishot(fd FD, events PollEvents) *SQE {
 }
 
 // PollRemove ends the poll with the given user data, which then completes with
-// ECANCELED. The result is ENOENT when there is none. It is EALREADY when the poll was
-// just reporting an event: a one-shot poll has ended, a multishot poll continues. Then
-// submit it again or use [SQE.Cancel], which does not have this case. (5.1)
+// ECANCELED. The result is ENOENT when there is none. It is EALREADY when the poll is
+// reporting an event at that moment: a one-shot poll has then ended, and a multishot poll
+// continues. Submit PollRemove again, or use [SQE.Cancel], which does not have this case.
+// (5.1)
 func (e *SQE) PollRemove(userData uint64) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_POLL_REMOVE, Fd: -1, Addr: userData}}
@@ -44,7 +45,7 @@ func (e *SQE) PollRemove(userData uint64) *SQE {
 }
 
 // PollUpdate changes the events and the user data of the poll with the given user data,
-// both or neither; pass the old user data to keep it. Only the lower 16 bits of the
+// both or neither. Pass the old user data to keep it. Only the lower 16 bits of the
 // events count, and the poll stays one-shot or multishot as it was armed. The results
 // are the same as for [SQE.PollRemove]. (5.13)
 func (e *SQE) PollUpdate(userData uint64, events PollEvents, newUserData uint64) *SQE {

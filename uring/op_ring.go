@@ -7,7 +7,7 @@ import (
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// NopOptions give a no-op effects that tests need.
+// NopOptions make a no-op do more, for tests.
 type NopOptions struct {
 	// Inject makes the operation complete with Result, for example a negative
 	// errno. (6.10)
@@ -16,13 +16,13 @@ type NopOptions struct {
 	// File makes the operation take a reference to FD. (6.13)
 	File bool
 	FD   FD
-	// FixedBuffer makes it look up the registered buffer BufIndex. (6.13)
+	// FixedBuffer makes the operation look up the registered buffer BufIndex. (6.13)
 	FixedBuffer bool
 	BufIndex    uint16
-	// TaskWork completes through task work. (6.16)
+	// TaskWork makes the operation complete through task work. (6.16)
 	TaskWork bool
-	// Big posts a 32-byte completion with these values, on rings that have
-	// them. (6.18)
+	// Big makes the operation post a 32-byte completion with BigValues, on rings that
+	// allow such completions. (6.18)
 	Big       bool
 	BigValues [2]uint64
 }

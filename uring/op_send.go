@@ -17,8 +17,8 @@ const (
 	NetBundle     NetFlags = abi.IORING_RECVSEND_BUNDLE      // set by the bundle builders (6.10)
 )
 
-// SetFixedBuffer has [SQE.SendZC] (6.0) send a part of the registered buffer with the given
-// index, or [SQE.SendMsgZC] (6.15) parts of it.
+// SetFixedBuffer makes [SQE.SendZC] (6.0) send a part of the registered buffer with the
+// given index, or [SQE.SendMsgZC] (6.15) several parts of it.
 func (e *SQE) SetFixedBuffer(index uint16) *SQE {
 	e.raw.Ioprio |= abi.IORING_RECVSEND_FIXED_BUF
 	e.raw.BufIndex = index
@@ -78,7 +78,8 @@ func (e *SQE) SendMsg(fd FD, m *Msg, flags int) *SQE {
 // with the result and CQEMore, then with CQENotif. p belongs to the operation until the
 // second completion. If the first has no CQEMore, there is no second. With NetReportZC
 // the notification's result is negative when data was copied after all, otherwise 0.
-// Sockets without support are EOPNOTSUPP. SQESkipSuccess is EINVAL. (6.0)
+// The result is EOPNOTSUPP for a socket without support, and EINVAL with SQESkipSuccess.
+// (6.0)
 func (e *SQE) SendZC(fd FD, p []byte, flags int, zc NetFlags) *SQE {
 	e.Send(fd, p, flags)
 	e.raw.Opcode, e.raw.Ioprio = abi.IORING_OP_SEND_ZC, uint16(zc)

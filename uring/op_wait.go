@@ -44,8 +44,8 @@ func (e *SQE) TimeoutRemove(userData uint64) *SQE {
 }
 
 // TimeoutUpdate gives the timeout with the given user data another time. The timeout keeps
-// its clock and loses its count. flags may be TimeoutAbs; any other flag is
-// EINVAL. A linked timeout is ENOENT: see [SQE.LinkTimeoutUpdate]. (5.11)
+// its clock and loses its count. flags may be TimeoutAbs; with any other flag the result is
+// EINVAL. For a linked timeout the result is ENOENT: see [SQE.LinkTimeoutUpdate]. (5.11)
 func (e *SQE) TimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlags) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_TIMEOUT_REMOVE, Fd: -1, Off: sys.Addr(ts), Addr: userData,
@@ -64,8 +64,8 @@ func (e *SQE) LinkTimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlag
 // ts. It completes with ECANCELED when the operation completed first, with ETIME when it
 // cancelled the operation, and with ENOENT or EALREADY when it was too late to cancel it.
 // Only the operation's own completion has its result: a cancelled operation can still
-// succeed. Both entries must be in the same submission; a LinkTimeout alone is EINVAL.
-// (5.5)
+// succeed. Both entries must be in the same submission; the result of a LinkTimeout alone
+// is EINVAL. (5.5)
 func (e *SQE) LinkTimeout(ts *Timespec, flags TimeoutFlags) *SQE {
 	e.there()
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_LINK_TIMEOUT, Fd: -1,

@@ -12,8 +12,8 @@ import (
 // RegisterOp is an operation of io_uring_register(2).
 type RegisterOp uint32
 
-// The register operations up to Linux 6.18, each with the kernel that brought
-// it.
+// The register operations up to Linux 6.18, each with the kernel that
+// introduced it.
 const (
 	OpRegisterBuffers        RegisterOp = abi.IORING_REGISTER_BUFFERS          // 5.1
 	OpUnregisterBuffers      RegisterOp = abi.IORING_UNREGISTER_BUFFERS        // 5.1

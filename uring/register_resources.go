@@ -14,7 +14,7 @@ import (
 // The fixed file table takes descriptors as 32-bit integers; these functions
 // take Go's ints and convert them.
 
-// SkipFile leaves a slot as it is in [Ring.UpdateFiles].
+// SkipFile in the place of a descriptor makes [Ring.UpdateFiles] leave the slot unchanged.
 const SkipFile = abi.IORING_REGISTER_FILES_SKIP
 
 func int32s(fds []int) []int32 {
@@ -186,8 +186,9 @@ func (r *Ring) CloneBuffers(src *Ring, o CloneOptions) error {
 type ZCRX struct {
 	// ID is the argument ifq of [SQE.RecvZC].
 	ID uint32
-	// Area is where the data arrives; RefillRing is shared with the kernel to
-	// give parts of it back, at the offsets in the fields below.
+	// Area is the memory in which data arrives. RefillRing is shared with the kernel:
+	// the process gives parts of Area back through it. Head, Tail and RQEs are offsets
+	// in RefillRing.
 	Area, RefillRing []byte
 	Head, Tail, RQEs uint32
 	Token            uint64 // the area's part of a refill entry

@@ -104,7 +104,7 @@ func (r *Ring) SQFlags() SQFlags { return SQFlags(r.sq.flags.Load()) }
 // completion side.
 func (r *Ring) CQOverflow() uint32 { return r.cq.overflows }
 
-// CQDropped returns how many completions are lost, because they overflowed the
+// CQDropped returns how many completions were lost, because they overflowed the
 // CQ and the kernel had no memory to keep them.
 func (r *Ring) CQDropped() uint32 { return r.cq.overflow.Load() }
 

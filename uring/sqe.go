@@ -74,15 +74,14 @@ func (s Slot) index() uint32 {
 	return min(uint32(s), abi.IORING_FILE_INDEX_ALLOC-2) + 1
 }
 
-// SetSlot has an operation that creates descriptors put them into the fixed file table
+// SetSlot makes an operation that creates descriptors put them into the fixed file table
 // instead: Accept, OpenAt, OpenAt2 (5.15), Socket, AcceptMultishot (5.19) and Pipe (6.16).
 // The flag for close-on-exec is not allowed then. AcceptMultishot needs SlotAuto, and ENFILE
 // ends it when no slot is free. Pipe takes slot and slot+1, or with SlotAuto two slots whose
 // numbers are in its array afterwards.
 func (e *SQE) SetSlot(slot Slot) *SQE { e.raw.FileIndex = slot.index(); return e }
 
-// AtCWD, in the place of a directory's descriptor, is the working directory
-// (AT_FDCWD).
+// AtCWD in the place of a directory's descriptor means the working directory (AT_FDCWD).
 const AtCWD = -100
 
 // maxTransfer is what the kernel moves at most in one operation (MAX_RW_COUNT
@@ -99,7 +98,8 @@ func (e *SQE) SetUserData(v uint64) *SQE { e.raw.UserData = v; return e }
 // SetFlags adds flags to those that the builder set.
 func (e *SQE) SetFlags(f SQEFlags) *SQE { e.raw.Flags |= uint8(f); return e }
 
-// SetPersonality runs the operation with credentials registered before. (5.6)
+// SetPersonality makes the operation run with the credentials for which
+// [Ring.RegisterPersonality] returned id. (5.6)
 func (e *SQE) SetPersonality(id uint16) *SQE { e.raw.Personality = id; return e }
 
 // SetIOPriority sets the I/O priority of a read or write, as ioprio_set(2)

@@ -18,10 +18,10 @@ type waitArg struct {
 	ts  abi.Timespec
 }
 
-// WaitOptions select what a wait waits for, and for how long.
+// WaitOptions select what [Ring.Wait] waits for, and for how long.
 type WaitOptions struct {
 	// Count is the number of completions to wait for, at least; 0 does not
-	// wait but runs pending task work. On a ring with CQEMixed it counts places
+	// wait but runs pending task work. On a ring with CQEMixed it counts slots
 	// of the CQ (see [Ring.Ready]).
 	Count int
 	// NoSubmit does not use the submission side, so that another goroutine may use it
@@ -47,7 +47,7 @@ type WaitOptions struct {
 	// completion. It is useful only with Count > 1. (6.12, FeatMinTimeout)
 	MinWait time.Duration
 	// Registered, when not nil, names a slot of the wait region (see
-	// [Ring.RegisterWaitRegion]) that holds the times in the place of the
+	// [Ring.RegisterWaitRegion]) that holds the times instead of the
 	// fields above. (6.13)
 	Registered *WaitSlot
 }
