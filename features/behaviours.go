@@ -70,8 +70,8 @@ func HaveBufRing() error { return kernel.have(bufferRing) }
 func HaveDeferTaskrun() error { return kernel.have(deferTaskrun) }
 
 // HaveSQPoll reports whether this process may use a kernel thread that submits
-// (SQPOLL). (Linux 5.11; before, and without a capability before 5.13, it is
-// forbidden)
+// (SQPOLL). The kernel requires CAP_SYS_ADMIN before Linux 5.11 and CAP_SYS_NICE before
+// 5.13; without it the result is a [ForbiddenError]. (Linux 5.11)
 func HaveSQPoll() error { return kernel.have(sqPoll) }
 
 // plain is the ring of most trials.

@@ -26,7 +26,7 @@ const (
 	PolicySeccomp     Policy = "seccomp"     // a filter of system calls, as containers and services have
 	PolicyLSM         Policy = "lsm"         // SELinux, AppArmor or another security module
 	PolicyMemlock     Policy = "memlock"     // RLIMIT_MEMLOCK
-	PolicyCapability  Policy = "capability"  // the kernel wants a privilege for this
+	PolicyCapability  Policy = "capability"  // the kernel requires a privilege for this
 	PolicyEnvironment Policy = "environment" // RINGSIDE_BACKEND=plain
 )
 

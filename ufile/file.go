@@ -196,8 +196,8 @@ func (f *File) Sync() error { return f.std().Sync() }
 
 // Datasync makes the content of the file durable, and the metadata that is needed to read
 // it, like fdatasync(2). The times of the file may be lost. Where a system has no such
-// call, Datasync is Sync. After an error of either, assume that the content is lost: a
-// second call may return nil although nothing was written.
+// call, Datasync is Sync. After an error of Datasync or Sync, assume that the content is
+// lost: a second call may return nil although nothing was written.
 func (f *File) Datasync() error {
 	if !sys.HaveFdatasync {
 		return f.Sync()

@@ -89,7 +89,7 @@ func (l *Loop) Modify(fd int, interest Events, trigger Trigger) error {
 }
 
 // Remove ends the registration of fd: its function is not called after Remove has
-// returned. A callback may remove any descriptor, also its own. Remove a descriptor
+// returned. A callback may remove any descriptor, including its own. Remove a descriptor
 // before closing it. It returns the errors of [Watcher.Remove].
 func (l *Loop) Remove(fd int) error { return l.w.Remove(fd) }
 
@@ -151,7 +151,8 @@ func (l *Loop) free() error {
 // longest limits a sleep, so that times cannot overflow.
 const longest = time.Hour
 
-// Run makes turns until the loop is stopped, has drained, is closed, or the context ends.
+// Run performs turns until the loop is stopped, has drained or is closed, or the context
+// ends.
 // In a turn it waits for events and calls their functions in the order of
 // [Watcher.Dispatch], then the functions of due timers, then posted functions. If there
 // were none of these, it calls the idle hooks.

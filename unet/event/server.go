@@ -63,7 +63,7 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 // New starts a server on an existing listener of TCP or Unix stream sockets, of package
 // net or unet. The listener may have been inherited from another process. If ln is nil,
 // the server accepts nothing, and serves the connections of [Server.Dial] and
-// [Server.Enroll]. After a success the socket belongs to the server, and the program must
+// [Server.Enroll]. If New succeeds, the socket belongs to the server, and the program must
 // not use the listener any more. All loops accept from the one socket. The file of a Unix
 // socket stays when the server ends. After an error the listener is unchanged and still
 // belongs to the caller.
