@@ -22,9 +22,9 @@ const backupFile = "backup.json"
 
 // Backup writes all databases into a directory, which must be empty or missing: SQLite files
 // in data/, and their positions and checksums in backup.json. Each database has its state at
-// one moment after the call began, and so all transactions that were acknowledged before; the
-// moments of two databases may differ. The cluster keeps working. Backup needs a leader, which
-// may be another node. If it fails, the directory has no backup.json.
+// one moment after the call began. So it has all transactions that were acknowledged before the
+// call. The moments of two databases may differ. The cluster continues to work. Backup needs a
+// leader, which may be another node. If Backup fails, the directory has no backup.json.
 func (n *Node) Backup(ctx context.Context, dir string) error {
 	if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
 		return fmt.Errorf("replica: the directory of the backup, %s, is not empty", dir)

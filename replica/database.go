@@ -29,6 +29,7 @@ type Position struct {
 	Sum   uint64 `json:"sum"`
 }
 
+// String returns the term and the index, the number of transactions, and the checksum.
 func (p Position) String() string {
 	return fmt.Sprintf("%d.%d (transaction %d, pages %016x)", p.Term, p.Index, p.Seq, p.Sum)
 }
@@ -735,8 +736,8 @@ func (db *database) write(t *txn) error {
 
 // The errors of writes and of databases.
 var (
-	// ErrUncertain is in the error (errors.Is) of a transaction whose outcome is unknown:
-	// it is later either complete on all nodes or on none.
+	// ErrUncertain is matched by the error of a transaction whose outcome is unknown. The
+	// transaction is later complete on all nodes, or on none.
 	ErrUncertain = errors.New("replica: it is not known whether the transaction was committed")
 	// ErrConflict is returned for a transaction that was rolled back because another one,
 	// whose outcome was unknown, was committed before it. The transaction can be repeated.
@@ -750,19 +751,26 @@ var (
 // UncertainError wraps ErrUncertain and the reason.
 type UncertainError struct{ Err error }
 
-func (e *UncertainError) Error() string   { return ErrUncertain.Error() + ": " + e.Err.Error() }
+// Error returns the text of ErrUncertain and the reason.
+func (e *UncertainError) Error() string { return ErrUncertain.Error() + ": " + e.Err.Error() }
+
+// Unwrap returns ErrUncertain and the reason.
 func (e *UncertainError) Unwrap() []error { return []error{ErrUncertain, e.Err} }
 
 // BrokenError reports a database whose file on this node is missing or differs from the
-// other nodes'. It is not served until it has been fetched from another node.
+// other nodes'. This node does not serve the database until it has fetched the file from
+// another node.
 type BrokenError struct {
 	Database string
 	Err      error
 }
 
+// Error returns the name of the database and the reason.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("replica: %s is not served by this node until it is fetched again: %v", e.Database, e.Err)
 }
+
+// Unwrap returns the reason.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // proposal is an operation that was passed to raft and has no result yet.

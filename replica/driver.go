@@ -33,9 +33,9 @@ func Stale(bound time.Duration) OpenOption {
 
 // Open opens a database. On the leader it is created if it does not exist.
 //
-// A commit returns when a majority of the members has it durably. An error that is
-// ErrUncertain means that the outcome is unknown; any other means that nothing was
-// committed. On a node that does not lead, writes and reads fail with *NotLeaderError, or run
+// A commit returns when a majority of the members has it durably. An error that
+// matches ErrUncertain means that the outcome is unknown. Any other error means that nothing
+// was committed. On a node that does not lead, writes and reads fail with *NotLeaderError, or run
 // on the leader if Options.Forward is set. Reads on the leader are linearizable: each
 // verifies, once for a transaction, that this node still leads. With Stale they run on every
 // node.

@@ -37,7 +37,7 @@ type Options struct {
 	// Dir is the node's directory: data/ has the databases, raft/ the log and snapshots.
 	Dir string
 	// Listen is the address on which the node listens for other nodes. Advertise is the
-	// address by which they reach it; "" is the address of the listener.
+	// address by which they reach it; "" means the address of the listener.
 	Listen, Advertise string
 	// Peers are all members of a new cluster, including this node: addresses by ID. They are
 	// used once, when the directory is empty, and must be the same on all members. A node
@@ -60,20 +60,20 @@ type Options struct {
 
 	// Election determines how soon the loss of a leader is noticed: a follower becomes
 	// a candidate after half of it to one and a half times it without a heartbeat. A leader
-	// steps down if a majority does not answer for half of it. 0 is one second.
+	// steps down if a majority does not answer for half of it. 0 means one second.
 	Election time.Duration
 	// MaxTransaction is the largest size of the changed pages of one transaction, in
-	// bytes. It must be the same on all nodes. 0 is 64 MiB, the maximum is 100 MiB.
+	// bytes. It must be the same on all nodes. 0 means 64 MiB. The maximum is 100 MiB.
 	MaxTransaction int
 	// SnapshotEntries is the number of raft entries, and LogBytes the size of the log, at
-	// which a snapshot is taken and the log is cut. 0 is 8192 entries, and 512 MiB.
+	// which a snapshot is taken and the log is cut. 0 means 8192 entries, and 512 MiB.
 	SnapshotEntries int
 	LogBytes        int64
 	// OpenDatabases is the number of databases whose files a follower keeps open for
-	// writing. 0 is 256.
+	// writing. 0 means 256.
 	OpenDatabases int
 
-	// Logger receives elections, repairs and failures. nil is slog.Default().
+	// Logger receives elections, repairs and failures. nil means slog.Default().
 	Logger *slog.Logger
 
 	disk          disk                  // for tests
@@ -200,6 +200,7 @@ type NotLeaderError struct {
 	Leader, Address string
 }
 
+// Error names the leader, if there is one.
 func (e *NotLeaderError) Error() string {
 	if e.Leader == "" {
 		return "replica: this node is not the leader, and there is none at the moment"
@@ -892,12 +893,12 @@ func (n *Node) List() []string {
 
 // CreateOptions configure a new database.
 type CreateOptions struct {
-	PageSize   int  // 0 is 4096
-	AutoVacuum bool // incremental
+	PageSize   int  // in bytes; 0 means 4096
+	AutoVacuum bool // PRAGMA auto_vacuum=INCREMENTAL
 }
 
 // Create creates an empty database on all nodes. The leader must be this node. A name is a
-// relative path with slashes. Creating one that exists returns an error that is
+// relative path with slashes. If the database exists, the error matches
 // os.ErrExist.
 func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 	if err := checkName(name); err != nil {
@@ -1237,7 +1238,7 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Address returns how other nodes reach this one.
+// Address returns the address by which other nodes reach this one.
 func (n *Node) Address() string { return n.wire.address }
 
 // ID returns the node's name.

@@ -228,7 +228,7 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
-// Plus adds the counters of two nodes.
+// Plus returns the sum of the counters of two nodes.
 func (s Stats) Plus(o Stats) Stats {
 	s.Commits += o.Commits
 	s.Applied += o.Applied

@@ -303,6 +303,7 @@ type TooLargeError struct {
 	Limit int // in bytes of WAL frames
 }
 
+// Error names the limit and the option that sets it.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("replica: the transaction changes more than %d bytes of pages: make it smaller, or raise Options.MaxTransaction on all nodes", e.Limit)
 }

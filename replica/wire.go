@@ -973,7 +973,7 @@ func (n *Node) ensure(db *database, alone func() bool) {
 	}
 }
 
-// ErrDiffer is in the error of Verify (errors.Is) if members have different pages.
+// ErrDiffer is matched by the error of Verify if members have different pages.
 var ErrDiffer = errors.New("replica: the pages differ")
 
 // Verify compares the pages of all databases on all members. It reads every page, and waits
