@@ -318,7 +318,8 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 }
 
 // collect takes the pages of a transaction from its frames, and encodes how they change. If a
-// page has several frames, the last one counts. db.mu is locked.
+// page has several frames, the last one counts. The changes of unknown pages are in frames.
+// db.mu is locked.
 func (db *database) collect(t *txn, frames []byte, frame int64) {
 	n := len(frames) / int(frame)
 	index := make(map[uint32]int, n)
@@ -342,17 +343,17 @@ func (db *database) collect(t *txn, frames []byte, frame int64) {
 		}
 	}
 	t.pgnos, latest = t.pgnos[:keep], latest[:keep]
-	t.lengths, t.sums = make([]uint32, keep), make([]uint64, keep)
+	t.changes, t.sums = make([][]byte, keep), make([]uint64, keep)
+	var buf []byte // the changes, one after the other
 	for j, i := range latest {
 		pgno, page := t.pgnos[j], frames[int64(i)*frame+frameHeaderSize:int64(i+1)*frame]
 		t.sums[j] = pageSum(pgno, page)
-		begin := len(t.encoded)
+		t.changes[j] = page
 		if old := db.remembered(pgno); old != nil {
-			t.encoded = appendChange(t.encoded, old, page)
-		} else {
-			t.encoded = append(slices.Grow(t.encoded, (keep-j)*len(page)), page...)
+			begin := len(buf)
+			buf = appendChange(buf, old, page)
+			t.changes[j] = buf[begin:]
 		}
-		t.lengths[j] = uint32(len(t.encoded) - begin)
 		if keep <= db.recentLimit() {
 			db.remember(pgno, t.sums[j], page, false)
 		}
@@ -405,10 +406,10 @@ func (db *database) remember(pgno uint32, sum uint64, page []byte, own bool) {
 	}
 }
 
-// restore makes the pages of a transaction from its changes and from the pages that this node
+// rebuild makes the pages of a transaction from its changes and from the pages that this node
 // has. The caller holds the writer's lock, and db.mu is locked. The content is valid until the
 // next transaction of the database.
-func (db *database) restore(t *txn) error {
+func (db *database) rebuild(t *txn) error {
 	t.content, t.sums = make([][]byte, len(t.pgnos)), make([]uint64, len(t.pgnos))
 	for i, pgno := range t.pgnos {
 		page, change := t.changes[i], t.changes[i]
@@ -712,7 +713,7 @@ func (db *database) write(t *txn) error {
 	case db.lacks.Load():
 		err = errLacks
 	case t.content == nil:
-		err = db.restore(t)
+		err = db.rebuild(t)
 	}
 	if err == nil {
 		err = f.write(t)

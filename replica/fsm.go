@@ -79,17 +79,19 @@ type txn struct {
 	pageSize      uint32
 	pages         uint32 // size of the database after
 	pgnos         []uint32
-	changes       [][]byte // of each page, see appendChange; nil at the leader, which has encoded them
-	encoded       []byte   // the changes, one after the other; only at the leader
-	lengths       []uint32 // of the changes in encoded
-	content       [][]byte // of each page; nil until database.restore
+	changes       [][]byte // of each page, see appendChange
+	content       [][]byte // of each page; nil until database.rebuild
 	sums          []uint64 // of the content; nil if they are not known yet
 }
 
 const txnHeader = 4*8 + 3*4
 
 func (t *txn) encode() []byte {
-	p := make([]byte, 0, txnHeader+8*len(t.pgnos)+len(t.encoded))
+	size := txnHeader + 8*len(t.pgnos)
+	for _, change := range t.changes {
+		size += len(change)
+	}
+	p := make([]byte, 0, size)
 	for _, v := range []uint64{t.db, t.seq, t.before, t.after} {
 		p = binary.LittleEndian.AppendUint64(p, v)
 	}
@@ -98,9 +100,12 @@ func (t *txn) encode() []byte {
 	}
 	for i, v := range t.pgnos {
 		p = binary.LittleEndian.AppendUint32(p, v)
-		p = binary.LittleEndian.AppendUint32(p, t.lengths[i])
+		p = binary.LittleEndian.AppendUint32(p, uint32(len(t.changes[i])))
 	}
-	return append(p, t.encoded...)
+	for _, change := range t.changes {
+		p = append(p, change...)
+	}
+	return p
 }
 
 // decodeTxn decodes the output of encode. The transaction refers to p.
