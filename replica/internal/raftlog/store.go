@@ -69,8 +69,8 @@ type Store struct {
 
 	mu     sync.RWMutex // guards the fields below; not held while the log is written
 	log    *appendlog.Log
-	first  uint64 // of the entries; 0: there are none
-	last   uint64
+	first  uint64               // of the entries; 0 if there are none
+	last   uint64               // likewise
 	seqs   []uint64             // record numbers of the entries first to last
 	places []appendlog.Position // of some records, in order
 	keys   map[string][]byte
@@ -158,7 +158,7 @@ func (s *Store) replay(r appendlog.Record) error {
 			return bad()
 		}
 		index := binary.LittleEndian.Uint64(p)
-		if s.first != 0 && index != s.last+1 {
+		if len(s.seqs) > 0 && index != s.last+1 {
 			return fmt.Errorf("raftlog: record %d of %s: entry %d follows entry %d", r.Seq, s.dir, index, s.last)
 		}
 		s.add(index, r.Seq)
@@ -181,7 +181,7 @@ func (s *Store) replay(r appendlog.Record) error {
 }
 
 func (s *Store) add(index, seq uint64) {
-	if s.first == 0 {
+	if len(s.seqs) == 0 {
 		s.first = index
 	}
 	s.last = index
@@ -190,7 +190,7 @@ func (s *Store) add(index, seq uint64) {
 
 // remove takes entries out of the index. A range that ends within the log is one at its front.
 func (s *Store) remove(from, to uint64) {
-	if s.first == 0 || to < s.first || from > s.last {
+	if len(s.seqs) == 0 || to < s.first || from > s.last {
 		return
 	}
 	if to >= s.last {
@@ -203,7 +203,7 @@ func (s *Store) remove(from, to uint64) {
 	if len(s.seqs) == 0 {
 		s.first, s.last, s.seqs = 0, 0, nil
 	}
-	for len(s.recent) > 0 && (s.first == 0 || s.recent[len(s.recent)-1].Index > s.last) {
+	for len(s.recent) > 0 && (len(s.seqs) == 0 || s.recent[len(s.recent)-1].Index > s.last) {
 		s.bytes -= len(s.recent[len(s.recent)-1].Data)
 		s.recent = s.recent[:len(s.recent)-1]
 	}
@@ -272,12 +272,12 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	}
 	before := s.last
 	for i, l := range logs {
-		if l.Index <= before || i > 0 && l.Index != before+1 {
+		if i == 0 && len(s.seqs) > 0 && l.Index <= before || i > 0 && l.Index != before+1 {
 			return fmt.Errorf("%w: %d after %d", ErrOrder, l.Index, before)
 		}
 		before = l.Index
 	}
-	if s.first != 0 && len(logs) > 0 && logs[0].Index > s.last+1 {
+	if len(s.seqs) > 0 && len(logs) > 0 && logs[0].Index > s.last+1 {
 		if err := s.cut(s.first, s.last); err != nil {
 			return err
 		}
@@ -413,7 +413,7 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 
 func (s *Store) get(index uint64, l *raft.Log) error {
 	s.mu.RLock()
-	if s.first == 0 || index < s.first || index > s.last {
+	if len(s.seqs) == 0 || index < s.first || index > s.last {
 		s.mu.RUnlock()
 		return raft.ErrLogNotFound
 	}
@@ -510,7 +510,7 @@ func (s *Store) deleteRange(low, high uint64) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if s.first == 0 || low > high || high < s.first || low > s.last {
+	if len(s.seqs) == 0 || low > high || high < s.first || low > s.last {
 		return nil
 	}
 	if low > s.first && high < s.last {
@@ -535,14 +535,14 @@ func (s *Store) cut(low, high uint64) error {
 	if err != nil {
 		least := s.last
 		if high >= s.last {
-			least = low - 1
+			least = max(low, 1) - 1
 		}
 		s.fail(err, least)
 		return err
 	}
 	s.mu.Lock()
 	s.remove(low, high)
-	if s.first != 0 {
+	if len(s.seqs) > 0 {
 		at = appendlog.Position{Seq: min(at.Seq, s.seqs[0])}
 	}
 	s.mu.Unlock()

@@ -196,6 +196,34 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestEntryZero stores entry 0 first, as raft's benchmarks do.
+func TestEntryZero(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	for i := range uint64(5) {
+		if err := s.StoreLog(entry(i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, first := range []uint64{0, 0, 2} {
+		if first > 0 {
+			check(t, s.DeleteRange(0, first-1), nil)
+		}
+		check(t, s.Close(), nil)
+		s = open(t, dir, Options{})
+		f, _ := s.FirstIndex()
+		l, _ := s.LastIndex()
+		if f != first || l != 4 {
+			t.Errorf("the log has the entries %d to %d, want %d to 4", f, l, first)
+		}
+		for i := first; i <= l; i++ {
+			var got raft.Log
+			check(t, s.GetLog(i, &got), nil)
+			same(t, &got, entry(i, 1))
+		}
+	}
+}
+
 // TestOlderSnapshot sends a member a snapshot that is older than entries that it has
 // acknowledged. It must keep them: the leader may have counted it when it committed them.
 func TestOlderSnapshot(t *testing.T) {
