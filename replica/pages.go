@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -240,15 +241,38 @@ func committed(shm *os.File) (end int64, salt [2]uint32, err error) {
 	return walHeaderSize + int64(h.frames)*(frameHeaderSize+int64(h.pageSize)), h.salt, nil
 }
 
-// block returns the place of a frame in the index: the offset of its block, the offset of the
+// place returns the place of a frame in the index: the offset of its block, the offset of the
 // block's page numbers, and the frame's number within the block, from 0.
-func block(frame uint32) (at, pages int64, n uint32) {
+func place(frame uint32) (at, pages int64, n uint32) {
 	if frame <= framesInFirst {
 		return 0, indexPages, frame - 1
 	}
 	frame -= framesInFirst + 1
 	at = int64(frame/framesInBlock+1) * indexBlock
 	return at, at, frame % framesInBlock
+}
+
+// block returns the page numbers and the hash table of a frame's block, and the frame's number
+// within the block, from 0. It returns errIndex if the index does not have the block.
+func (f *pageFile) block(frame uint32) (numbers, hash []byte, n uint32, err error) {
+	at, pages, n := place(frame)
+	if err := f.mapIndex(int(at) + indexBlock); err != nil {
+		return nil, nil, n, err
+	}
+	return f.index[pages : at+indexHash], f.index[at+indexHash : at+indexBlock], n, nil
+}
+
+// slots yields the slots of a hash table in the order in which a page is searched.
+func slots(pgno uint32) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		slot := pgno * 383 % indexSlots
+		for range indexSlots {
+			if !yield(slot) {
+				return
+			}
+			slot = (slot + 1) % indexSlots
+		}
+	}
 }
 
 // write appends a transaction to the WAL and makes it visible. The caller holds the
@@ -308,28 +332,24 @@ func (f *pageFile) read(pgno uint32, p []byte) error {
 	if err != nil {
 		return err
 	}
-	m := image{f: f, pageSize: uint32(len(p)), frames: make(map[uint32]uint32)}
-	for last := h.frames; last > 0; {
-		at, pages, n := block(last)
-		if err := f.mapIndex(int(at) + indexBlock); err != nil {
+	frame := uint32(0)
+	for last := h.frames; last > 0 && frame == 0; {
+		numbers, hash, n, err := f.block(last)
+		if err != nil {
 			return err
 		}
-		numbers, hash := f.index[pages:at+indexHash], f.index[at+indexHash:at+indexBlock]
-		for slot := pgno * 383 % indexSlots; ; slot = (slot + 1) % indexSlots {
+		for slot := range slots(pgno) {
 			k := uint32(binary.LittleEndian.Uint16(hash[2*slot:]))
 			if k == 0 {
 				break
 			}
 			if k <= n+1 && binary.LittleEndian.Uint32(numbers[4*(k-1):]) == pgno {
-				m.frames[pgno] = max(m.frames[pgno], last-n+k-1)
+				frame = max(frame, last-n+k-1)
 			}
-		}
-		if m.frames[pgno] > 0 {
-			break
 		}
 		last -= n + 1
 	}
-	return m.read(pgno, p)
+	return f.readPage(pgno, frame, p)
 }
 
 // keptFrames is the largest buffer that a pageFile keeps for its next write.
@@ -358,18 +378,17 @@ func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 
 // enter enters a frame into the hash table of its block.
 func (f *pageFile) enter(frame, pgno uint32) error {
-	at, pages, n := block(frame)
-	err := f.mapIndex(int(at) + indexBlock)
+	numbers, hash, n, err := f.block(frame)
 	if errors.Is(err, errIndex) {
 		// The zeros are written, so that no write to the mapped file needs room on the disk.
+		at, pages, _ := place(frame)
 		if _, err = f.shm.WriteAt(make([]byte, at+indexBlock-pages), pages); err == nil {
-			err = f.mapIndex(int(at) + indexBlock)
+			numbers, hash, n, err = f.block(frame)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	numbers, hash := f.index[pages:at+indexHash], f.index[at+indexHash:at+indexBlock]
 	if n == 0 { // the block is new; its content is outdated
 		clear(hash)
 		clear(numbers)
@@ -377,14 +396,12 @@ func (f *pageFile) enter(frame, pgno uint32) error {
 	if binary.LittleEndian.Uint32(numbers[4*n:]) != 0 {
 		clean(numbers, hash, n)
 	}
-	slot := pgno * 383 % indexSlots
-	for range indexSlots {
+	for slot := range slots(pgno) {
 		if binary.LittleEndian.Uint16(hash[2*slot:]) == 0 {
 			binary.LittleEndian.PutUint32(numbers[4*n:], pgno)
 			binary.LittleEndian.PutUint16(hash[2*slot:], uint16(n+1))
 			return nil
 		}
-		slot = (slot + 1) % indexSlots
 	}
 	return errIndex
 }
@@ -463,36 +480,38 @@ func (f *pageFile) mapPages() (*image, error) {
 	}
 	m.pages = h.pages
 	for frame := uint32(1); frame <= h.frames; {
-		at, pages, n := block(frame)
-		count := min(h.frames-frame+1, framesInBlock-n)
-		if at == 0 {
-			count = min(h.frames-frame+1, framesInFirst-n)
-		}
-		if err := f.mapIndex(int(at) + indexBlock); err != nil {
+		numbers, _, n, err := f.block(frame)
+		if err != nil {
 			return nil, err
 		}
-		for i := range count {
-			if frame+i > backfilled {
-				m.frames[binary.LittleEndian.Uint32(f.index[pages+4*int64(n+i):])] = frame + i
+		for numbers = numbers[4*n:]; len(numbers) > 0 && frame <= h.frames; numbers = numbers[4:] {
+			if frame > backfilled {
+				m.frames[binary.LittleEndian.Uint32(numbers)] = frame
 			}
+			frame++
 		}
-		frame += count
 	}
 	return m, nil
 }
 
 // read reads a page, numbered from 1.
 func (m *image) read(pgno uint32, p []byte) error {
-	file, at := m.f.db, int64(pgno-1)*int64(m.pageSize)
-	if frame, ok := m.frames[pgno]; ok {
-		file, at = m.f.wal, walHeaderSize+int64(frame-1)*(frameHeaderSize+int64(m.pageSize))+frameHeaderSize
-	}
-	if int64(pgno-1)*int64(m.pageSize) == lockBytePage/int64(m.pageSize)*int64(m.pageSize) {
+	return m.f.readPage(pgno, m.frames[pgno], p[:m.pageSize])
+}
+
+// readPage reads a page from a frame, or from the database if the frame is 0.
+func (f *pageFile) readPage(pgno, frame uint32, p []byte) error {
+	size := int64(len(p))
+	file, at := f.db, int64(pgno-1)*size
+	if at == lockBytePage/size*size {
 		clear(p) // SQLite never uses this page
 		return nil
 	}
-	if n, err := file.ReadAt(p[:m.pageSize], at); err != nil {
-		if err == io.EOF && file == m.f.db {
+	if frame > 0 {
+		file, at = f.wal, walHeaderSize+int64(frame-1)*(frameHeaderSize+size)+frameHeaderSize
+	}
+	if n, err := file.ReadAt(p, at); err != nil {
+		if err == io.EOF && file == f.db {
 			clear(p[n:]) // a page that was added and never written
 			return nil
 		}
