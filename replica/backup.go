@@ -146,11 +146,6 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 		return errEntry
 	}
 	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.run), n.next.Add(1))
-	ask := func(kind byte, rest []byte) error {
-		p := n.propose(kind, rest)
-		n.enqueue(p)
-		return p.waitContext(ctx)
-	}
 	in := bufio.NewReaderSize(f, 256<<10)
 	var sum uint64
 	pgno := uint32(1)
@@ -168,7 +163,7 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 			sum ^= pageSum(pgno, part[i:i+int(s.PageSize)])
 			pgno++
 		}
-		if err := ask(opPart, append(rest, part[:k]...)); err != nil {
+		if err := n.commit(ctx, opPart, append(rest, part[:k]...)); err != nil {
 			return err
 		}
 		at += int64(k)
@@ -176,10 +171,10 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	rest := binary.LittleEndian.AppendUint64(id, s.Position.Sum)
 	rest = binary.LittleEndian.AppendUint32(rest, s.PageSize)
 	if sum != s.Position.Sum {
-		_ = ask(opWhole, rest) // without a name: removes the parts
+		_ = n.commit(ctx, opWhole, rest) // without a name: removes the parts
 		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
 	}
-	return ask(opWhole, append(rest, s.Name...))
+	return n.commit(ctx, opWhole, append(rest, s.Name...))
 }
 
 // staging returns the path at which the parts of a restored file are collected.

@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -791,12 +790,3 @@ func (p *proposal) finish(err error) {
 }
 
 func (p *proposal) wait() error { return <-p.done }
-
-func (p *proposal) waitContext(ctx context.Context) error {
-	select {
-	case err := <-p.done:
-		return err
-	case <-ctx.Done():
-		return &UncertainError{Err: ctx.Err()}
-	}
-}

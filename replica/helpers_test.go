@@ -206,6 +206,16 @@ func (c *cluster) judge() {
 	}
 }
 
+// caughtUp waits until nodes have all transactions of the leader's database.
+func caughtUp(t testing.TB, leader *Node, database string, nodes ...*Node) {
+	t.Helper()
+	pos, err := leader.Position(database)
+	must(t, err)
+	for _, n := range nodes {
+		must(t, n.Wait(t.Context(), pos))
+	}
+}
+
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {

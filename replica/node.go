@@ -443,9 +443,7 @@ func (n *Node) recordMembers() {
 			case !ok && directory != 0:
 				rest := binary.LittleEndian.AppendUint64(nil, config)
 				rest = binary.LittleEndian.AppendUint64(rest, directory)
-				p := n.propose(opMember, append(rest, m.ID...))
-				n.enqueue(p)
-				_ = p.waitContext(n.closing) // the next leader tries again
+				_ = n.commit(n.closing, opMember, append(rest, m.ID...)) // the next leader tries again
 			}
 		}
 	}
@@ -628,9 +626,8 @@ func (n *Node) lead() {
 			n.mu.RUnlock()
 			if cluster == 0 {
 				n.over.Go(func() {
-					p := n.propose(opCluster, binary.LittleEndian.AppendUint64(nil, rand.Uint64()|1))
-					n.enqueue(p)
-					_ = p.waitContext(n.closing) // the next leader tries again
+					id := binary.LittleEndian.AppendUint64(nil, rand.Uint64()|1)
+					_ = n.commit(n.closing, opCluster, id) // the next leader tries again
 				})
 			}
 			n.lookAtMembers()
@@ -699,6 +696,18 @@ func (n *Node) claim(id proposalID) *proposal {
 	p := n.pending[id]
 	delete(n.pending, id)
 	return p
+}
+
+// commit proposes an operation and waits for its result.
+func (n *Node) commit(ctx context.Context, kind byte, rest []byte) error {
+	p := n.propose(kind, rest)
+	n.enqueue(p)
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		return &UncertainError{Err: ctx.Err()}
+	}
 }
 
 func (n *Node) enqueue(p *proposal) {
@@ -921,9 +930,7 @@ func (n *Node) create(ctx context.Context, name string, pageSize uint32, pages [
 	rest := binary.LittleEndian.AppendUint32(nil, pageSize)
 	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
 	rest = append(append(rest, name...), pages...)
-	p := n.propose(opCreate, rest)
-	n.enqueue(p)
-	return p.waitContext(ctx)
+	return n.commit(ctx, opCreate, rest)
 }
 
 func checkName(name string) error {
@@ -1030,9 +1037,7 @@ func (n *Node) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p := n.propose(opDelete, binary.LittleEndian.AppendUint64(nil, db.id))
-	n.enqueue(p)
-	return p.waitContext(ctx)
+	return n.commit(ctx, opDelete, binary.LittleEndian.AppendUint64(nil, db.id))
 }
 
 func (n *Node) deleted(id uint64) error {

@@ -60,11 +60,9 @@ func TestThreeNodes(t *testing.T) {
 	if got := value(t, db, "INSERT INTO t(v) VALUES('three') RETURNING v"); got != "three" {
 		t.Error(got)
 	}
-	pos, err := leader.Position("tenants/42.db")
-	must(t, err)
+	caughtUp(t, leader, "tenants/42.db", c.followers()...)
 	want := value(t, db, "SELECT count(*)||','||(SELECT v FROM t WHERE id=2)||','||(SELECT count(*) FROM log) FROM t")
 	for _, n := range c.followers() {
-		must(t, n.Wait(t.Context(), pos))
 		read := open(t, n, "tenants/42.db", Stale(-1))
 		if got := value(t, read, "SELECT count(*)||','||(SELECT v FROM t WHERE id=2)||','||(SELECT count(*) FROM log) FROM t"); got != want {
 			t.Errorf("%s has %s, want %s", n.ID(), got, want)
@@ -235,14 +233,7 @@ func TestLongReaders(t *testing.T) {
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)", "CREATE TABLE gone(x)",
 		"WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<500) INSERT INTO t SELECT i, randomblob(2000) FROM s")
-	caughtUp := func() {
-		pos, err := leader.Position("db")
-		must(t, err)
-		for _, n := range c.followers() {
-			must(t, n.Wait(t.Context(), pos))
-		}
-	}
-	caughtUp()
+	caughtUp(t, leader, "db", c.followers()...)
 	const old = "SELECT count(*)||','||sum(length(x))||','||(SELECT count(*) FROM gone) FROM t"
 	want := value(t, db, old)
 	for round, change := range [][]string{
@@ -262,7 +253,7 @@ func TestLongReaders(t *testing.T) {
 			}
 		}
 		execAll(t, db, change...)
-		caughtUp()
+		caughtUp(t, leader, "db", c.followers()...)
 		for i, tx := range readers {
 			var got string
 			if err := tx.QueryRow(old).Scan(&got); err != nil || got != want {

@@ -234,9 +234,7 @@ func TestPageFile(t *testing.T) {
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
 	follower := c.followers()[0]
-	pos, err := leader.Position("db")
-	must(t, err)
-	must(t, follower.Wait(t.Context(), pos))
+	caughtUp(t, leader, "db", follower)
 	hold := open(t, follower, "db", Stale(-1))
 	tx, err := hold.BeginTx(t.Context(), nil)
 	must(t, err)
@@ -245,9 +243,7 @@ func TestPageFile(t *testing.T) {
 	// An open reader prevents a restart of the WAL: it grows beyond two blocks.
 	for i := range 4 {
 		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<2500) INSERT INTO t SELECT i+%d, randomblob(3500) FROM s", i*2500))
-		pos, err := leader.Position("db")
-		must(t, err)
-		must(t, follower.Wait(t.Context(), pos))
+		caughtUp(t, leader, "db", follower)
 		read := open(t, follower, "db", Stale(-1))
 		if got := value(t, read, "SELECT count(*) FROM t"); got != fmt.Sprint((i+1)*2500) {
 			t.Errorf("%s rows", got)
@@ -390,11 +386,7 @@ func TestChangesOfUnknownPages(t *testing.T) {
 	leader, follower := c.leader(), c.followers()[0]
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, n, x)")
-	reach := func() {
-		pos, err := leader.Position("db")
-		must(t, err)
-		must(t, follower.Wait(t.Context(), pos))
-	}
+	reach := func() { caughtUp(t, leader, "db", follower) }
 	reach()
 	tx, err := open(t, follower, "db", Stale(-1)).BeginTx(t.Context(), nil)
 	must(t, err)
@@ -617,9 +609,7 @@ func TestHeaderOfNewWALIsSynced(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)")
 	for range 3 {
 		execAll(t, db, "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<600) INSERT INTO t SELECT randomblob(3500) FROM s")
-		pos, err := leader.Position("db")
-		must(t, err)
-		must(t, follower.Wait(t.Context(), pos))
+		caughtUp(t, leader, "db", follower)
 		f, err := follower.named("db")
 		must(t, err)
 		f.mu.Lock()
