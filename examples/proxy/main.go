@@ -2,17 +2,24 @@
 
 // Command proxy forwards TCP connections to backends.
 //
-//	go run ./examples/proxy -addr 127.0.0.1:8443 -backends 127.0.0.1:8080,127.0.0.1:8081
-//	curl http://127.0.0.1:9090/debug/vars    # with -metrics 127.0.0.1:9090
-//	kill -HUP PID                            # replaces the process
+//	go build ./examples/proxy
+//	./proxy -addr 127.0.0.1:8443 -backends 127.0.0.1:8080,127.0.0.1:8081 -metrics 127.0.0.1:9090
+//	curl http://127.0.0.1:9090/debug/vars
+//	kill -HUP PID    # the proxy prints its PID; a new process of ./proxy takes over
+//
+// For TLS on this machine, with a certificate for a test:
+//
+//	openssl req -x509 -newkey rsa:2048 -nodes -days 30 -keyout key.pem -out cert.pem \
+//		-subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1
+//	./proxy -backends 127.0.0.1:8080 -cert cert.pem -key key.pem
+//	curl --cacert cert.pem https://localhost:8443/
 //
 // A connection goes to the backend with the fewest connections among those that are up.
 // The proxy checks backends by connecting to them, which the kernel answers even if the
 // process is stopped; with -check PATH it also sends an HTTP request, which must get a
 // status of 2xx or 3xx within -timeout. A backend that refuses a connection is down at
 // once, and the connection goes to another. New connections go to a backend that is down
-// only if all are. Between two TCP sockets the data stays
-// in the kernel (splice). With -cert and -key the clients use TLS and the backends do not.
+// only if all are. Between two TCP sockets the data stays in the kernel (splice). With -cert and -key the clients use TLS and the backends do not.
 //
 // On SIGHUP a new process inherits the listeners; the old process serves its connections
 // until they end, for -drain at most. On SIGINT and SIGTERM the connections are closed
@@ -63,6 +70,10 @@ func main() {
 		return err
 	})
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "proxy: unexpected argument %q: everything is set by options, see -h\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	if err := run(&c); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)
@@ -70,6 +81,9 @@ func main() {
 }
 
 func run(c *config) error {
+	if err := c.valid(); err != nil {
+		return err
+	}
 	process, err := handover.New()
 	if err != nil {
 		return err
@@ -112,26 +126,46 @@ func run(c *config) error {
 	return p.end(l, served, grace, nil)
 }
 
+// valid returns an error that names the first option with a bad value.
+func (c *config) valid() error {
+	const positive = "must be more than 0, such as 2s"
+	switch {
+	case c.backends == "":
+		return errors.New("-backends is empty: list at least one HOST:PORT")
+	case c.cert == "" && c.key != "":
+		return errors.New("-key needs -cert, the file of its certificate")
+	case c.cert != "" && c.key == "":
+		return errors.New("-cert needs -key, the file of its key")
+	case c.interval <= 0:
+		return fmt.Errorf("-interval %v: %s", c.interval, positive)
+	case c.timeout <= 0:
+		return fmt.Errorf("-timeout %v: %s", c.timeout, positive)
+	}
+	if c.check != "" && (c.check[0] != '/' || strings.ContainsAny(c.check, " \r\n")) {
+		return fmt.Errorf("-check %q: a path begins with a slash and has no spaces", c.check)
+	}
+	for _, address := range strings.Split(c.backends, ",") {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("-backends: %q: want HOST:PORT: %w", address, err)
+		}
+	}
+	return nil
+}
+
 func (c *config) proxy() (*proxy, error) {
 	s, err := unet.NewSystem(unet.Options{Mode: c.mode})
 	if err != nil {
-		return nil, err
-	}
-	if c.check != "" && (c.check[0] != '/' || strings.ContainsAny(c.check, " \r\n")) {
-		return nil, fmt.Errorf("-check %q: a path begins with a slash and has no spaces", c.check)
+		return nil, fmt.Errorf("-mode %v: %w", c.mode, err)
 	}
 	p := &proxy{dialer: unet.Dialer{System: s, Timeout: c.timeout}, path: c.check, patience: c.timeout,
 		open: make(map[net.Conn]struct{})}
 	for _, address := range strings.Split(c.backends, ",") {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, fmt.Errorf("-backends: %w", err)
-		}
 		p.backends = append(p.backends, &backend{address: address})
 	}
 	if c.cert != "" || c.key != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("-cert and -key: %w", err)
 		}
 		p.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}

@@ -20,6 +20,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,6 +92,28 @@ func start(t *testing.T, c config) (p *proxy, address string, end func(time.Dura
 	}
 	t.Cleanup(func() { _ = end(0) })
 	return p, l.Addr().String(), end
+}
+
+func TestOptions(t *testing.T) {
+	good := config{backends: "127.0.0.1:1", interval: time.Second, timeout: time.Second}
+	if err := good.valid(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*config){
+		"-backends is empty: list at least one HOST:PORT": func(c *config) { c.backends = "" },
+		`-backends: "x": want HOST:PORT`:                  func(c *config) { c.backends += ",x" },
+		"-cert needs -key":                                func(c *config) { c.cert = "cert.pem" },
+		"-key needs -cert":                                func(c *config) { c.key = "key.pem" },
+		"-interval 0s: must be more than 0":               func(c *config) { c.interval = 0 },
+		"-timeout -1s: must be more than 0":               func(c *config) { c.timeout = -time.Second },
+		`-check "healthy": a path begins with a slash`:    func(c *config) { c.check = "healthy" },
+	} {
+		c := good
+		change(&c)
+		if err := c.valid(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }
 
 func dial(t *testing.T, address string) *net.TCPConn {

@@ -3,11 +3,12 @@
 // Command restart is an HTTP server that replaces itself by a new process without
 // losing a request.
 //
-//	go run ./examples/restart -addr 127.0.0.1:8080
+//	go build ./examples/restart
+//	./restart -addr 127.0.0.1:8080
 //	curl -i http://127.0.0.1:8080/
-//	kill -HUP PID    # PID is in the header of each response
+//	kill -HUP PID    # PID is the header Process of each response
 //
-// On SIGHUP it starts its program again, which may be a newer version by then. The new
+// On SIGHUP it starts the program at the same path, which may be a newer version by then. The new
 // process inherits the listener. When it accepts, the old process stops accepting and
 // asks its clients to reconnect: each further response has Connection: close. It ends when
 // the last connection has ended. After -drain it closes idle connections.

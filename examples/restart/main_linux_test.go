@@ -97,16 +97,21 @@ type testServer struct {
 // with it.
 func startServer(t *testing.T) *testServer {
 	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProgram(t, self)
+}
+
+func startProgram(t *testing.T, path string) *testServer {
+	t.Helper()
 	s := &testServer{broken: filepath.Join(t.TempDir(), "broken"), failed: make(chan string, 1)}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, "-addr", "127.0.0.1:0", "-drain", "2s")
+	cmd := exec.Command(path, "-addr", "127.0.0.1:0", "-drain", "2s")
 	cmd.Env = append(os.Environ(), runEnv+"="+s.broken)
 	cmd.Stderr = w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -296,4 +301,66 @@ func TestRestartThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	restart(t, s.addr)
+}
+
+// TestNewVersion puts another program at the path of the server, in the two ways in which that is
+// done, and restarts the server.
+func TestNewVersion(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyTo := func(path string) {
+		t.Helper()
+		program, err := os.ReadFile(self)
+		must(err)
+		must(os.WriteFile(path, program, 0o700))
+	}
+	for name, test := range map[string]struct {
+		install, upgrade func(dir string)
+		want             string
+	}{
+		"the old file renamed": {
+			install: func(dir string) { copyTo(filepath.Join(dir, "server")) },
+			upgrade: func(dir string) {
+				must(os.Rename(filepath.Join(dir, "server"), filepath.Join(dir, "old")))
+				copyTo(filepath.Join(dir, "server"))
+			},
+			want: "server",
+		},
+		"a symbolic link changed": {
+			install: func(dir string) {
+				copyTo(filepath.Join(dir, "v1"))
+				must(os.Symlink("v1", filepath.Join(dir, "server")))
+			},
+			upgrade: func(dir string) {
+				copyTo(filepath.Join(dir, "v2"))
+				must(os.Symlink("v2", filepath.Join(dir, "new")))
+				must(os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "server")))
+			},
+			want: "v2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			must(err)
+			test.install(dir)
+			s := startProgram(t, filepath.Join(dir, "server"))
+			test.upgrade(dir)
+			restart(t, s.addr)
+			pid, err := process(s.addr)
+			must(err)
+			got, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+			must(err)
+			if want := filepath.Join(dir, test.want); got != want {
+				t.Errorf("the new process runs %s, not %s", got, want)
+			}
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,8 @@ type Process struct {
 	// Signals receives SIGINT, SIGTERM and SIGHUP.
 	Signals chan os.Signal
 
+	program string // see New
+
 	mu        sync.Mutex
 	inherited []unet.NamedFile
 	listeners []named
@@ -47,12 +50,26 @@ type named struct {
 }
 
 // New takes the files that the process has inherited, from its predecessor or from
-// systemd, and starts to receive signals.
+// systemd, and starts to receive signals. It notes the path by which the program was started.
 func New() (*Process, error) {
 	files, err := unet.Inherited()
-	p := &Process{Signals: make(chan os.Signal, 1), inherited: files}
+	p := &Process{Signals: make(chan os.Signal, 1), inherited: files, program: program()}
 	signal.Notify(p.Signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	return p, err
+}
+
+// program returns the path by which the program was started, or "" if it is unknown. Replace
+// starts what is at this path then. os.Executable would follow a symbolic link to the earlier
+// version, or a file of it that was renamed.
+func program() string {
+	path, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		path, err = filepath.Abs(path) // the working directory may change
+	}
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // Wait waits until the server must end. SIGHUP starts a new process: Wait returns true
@@ -146,8 +163,8 @@ func notify(state string) error {
 	return err
 }
 
-// Replace starts the program again, with the same arguments, and returns when the new
-// process is ready. The caller then closes its listeners and ends its connections. If
+// Replace starts the program again, by the same path and with the same arguments, and returns
+// when the new process is ready. The caller then closes its listeners and ends its connections. If
 // the new process ends, or is not ready before the context ends, Replace kills it and
 // returns an error; this process continues unchanged.
 func (p *Process) Replace(ctx context.Context) error {
@@ -191,11 +208,15 @@ func (p *Process) start(pipe *os.File) (*exec.Cmd, error) {
 		}
 		files = append(files, unet.NamedFile{Name: l.name, File: f})
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	path := p.program
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		path = self
 	}
-	cmd := exec.Command(self, os.Args[1:]...)
+	cmd := exec.Command(path, os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := unet.PassOn(cmd, files...); err != nil {
 		return nil, err
