@@ -35,6 +35,7 @@ type look struct {
 	Flat     int    `json:"flat"`    // pictures without height
 	Outside  int    `json:"outside"` // axis labels outside of their picture
 	Overlap  int    `json:"overlap"` // axis values that overlap the one before
+	Unseen   int    `json:"unseen"`  // marks without a color
 	Small    int    `json:"small"`   // text smaller than 12 pixels
 	Ground   string `json:"ground"`
 	Ink      string `json:"ink"`
@@ -54,6 +55,8 @@ document.getElementById("look").textContent = JSON.stringify({
 	outside: pictures.reduce((n, p) => n + [...p.querySelectorAll("text, .ticks span")].filter(e => e.getBoundingClientRect().width > 0 && !inside(e, p)).length, 0),
 	overlap: pictures.reduce((n, p) => n + [...p.querySelectorAll(".ticks span")].map(e => e.getBoundingClientRect()).filter(r => r.width > 0)
 		.filter((r, i, all) => i > 0 && r.left < all[i - 1].right).length, 0),
+	unseen: [...document.querySelectorAll(".swatch")].filter(e => getComputedStyle(e).backgroundColor == "rgba(0, 0, 0, 0)").length +
+		[...document.querySelectorAll(".line, .bar path")].filter(e => getComputedStyle(e).stroke == "none").length,
 	small: words.filter(e => size(e) < 11.95).length,
 	ground: style.backgroundColor, ink: style.color,
 });
@@ -76,7 +79,7 @@ func TestBrowser(t *testing.T) {
 	light := open(t, path, file, "--window-size=1200,800")
 	dark := open(t, path, file, "--window-size=500,800", "--force-dark-mode")
 	for _, l := range []look{light, dark} {
-		if l.Wide > 0 || l.Pictures < 7 || l.Flat+l.Outside+l.Overlap+l.Small > 0 || l.Ground == l.Ink {
+		if l.Wide > 0 || l.Pictures < 7 || l.Flat+l.Outside+l.Overlap+l.Unseen+l.Small > 0 || l.Ground == l.Ink {
 			t.Errorf("%+v", l)
 		}
 	}

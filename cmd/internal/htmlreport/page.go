@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"regexp"
 	"strconv"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -97,10 +98,13 @@ func content(run *report.Run) pageData {
 	return data
 }
 
+// beforeUnit matches the space between a number and its unit, at which no line may break.
+var beforeUnit = regexp.MustCompile(`(\d) (B|KiB|MiB|%)`)
+
 func adviceOf(a report.Advice) advice {
 	out := advice{Head: a.Head()}
 	for _, v := range a.Verdicts() {
-		l := adviceLine{"same", "–", v.Text}
+		l := adviceLine{"same", "–", beforeUnit.ReplaceAllString(v.Text, "$1\u00a0$2")}
 		switch v.Kind {
 		case report.Better:
 			l.Kind, l.Mark = "yes", "✓"

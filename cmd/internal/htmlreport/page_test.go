@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -27,6 +28,9 @@ func series(engine string, rate, cpu, p50 float64) report.Series {
 	return s
 }
 
+// colors is the number of engines that have a color of their own, or a color with other marks.
+const colors = 16
+
 // sample is a run of three suites, with names that a page must escape.
 func sample() *report.Run {
 	r := &report.Run{
@@ -40,6 +44,13 @@ func sample() *report.Run {
 			Suite: "file", Workload: "randread", Params: report.Params{"cache": "direct", "block": 4096, "goroutines": n},
 			Series: []report.Series{series("os", 1000*k, 20, 100), series("ringside", 1500*k, 10, 80)},
 		})
+	}
+	for _, n := range []int{1, 10, 100} {
+		many := report.Cell{Suite: "net", Workload: "stream", Params: report.Params{"connections": n}}
+		for i := range colors {
+			many.Series = append(many.Series, series(fmt.Sprintf("engine-%d", i), 1e5, 5, 50))
+		}
+		r.Cells = append(r.Cells, many)
 	}
 	for _, n := range []int{10, 100} {
 		r.Cells = append(r.Cells, report.Cell{
@@ -63,6 +74,14 @@ func render(t *testing.T, r *report.Run) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+func TestColors(t *testing.T) {
+	for i := range colors {
+		if want := fmt.Sprintf(".c%d { --c: #", i); !strings.Contains(render(t, sample()), want) {
+			t.Errorf("the style sheet has no %q", want)
+		}
+	}
 }
 
 func TestPage(t *testing.T) {
@@ -95,7 +114,7 @@ func TestPage(t *testing.T) {
 	}
 	ranges, tables := strings.Count(page, `<table class="ranges">`), strings.Count(page, "<table>")
 	curves, labels := strings.Count(page, `<svg class="curves"`), strings.Count(page, `role="img" aria-label="`)
-	if ranges < 5 || curves != 2 || labels != curves || tables < 5 {
+	if ranges < 5 || curves != 4 || labels != curves || tables < 5 {
 		t.Errorf("%d pictures of ranges, %d of curves, %d with a description; %d tables", ranges, curves, labels, tables)
 	}
 }

@@ -201,9 +201,10 @@ func latencyFigure(g group) []figure {
 	}
 	r := &ranges{What: "latency", Axis: "time", Value: "median", Ticks: axis.ticks(duration), Zero: -1}
 	for _, m := range metrics {
-		for i, engine := range engines {
+		for _, engine := range engines {
 			sum, _ := summary(g.cells[last], engine, m.metric)
-			r.Rows = append(r.Rows, rangeRow{Name: m.name + " " + engine, Text: duration(sum.Median), Marks: []mark{axis.mark(sum, i, "")}})
+			color := slices.Index(g.engines(), engine) // as in the curves
+			r.Rows = append(r.Rows, rangeRow{Name: m.name + " " + engine, Text: duration(sum.Median), Marks: []mark{axis.mark(sum, color, "")}})
 		}
 	}
 	return []figure{{Caption: fmt.Sprintf("%s: latency at %s %s", g.name(), short(g.x[last]), g.unit), Ranges: r}}

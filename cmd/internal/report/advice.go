@@ -194,10 +194,10 @@ func (a Advice) Verdicts() (out []Verdict) {
 		out = append(out, Verdict{Better, p})
 	}
 	if len(a.Same) > 0 {
-		out = append(out, Verdict{Same, fmt.Sprintf("no difference (within %.0f %%): ", 100*alikeWithin) + strings.Join(joinTests(a.Same), "; ")})
+		out = append(out, Verdict{Same, fmt.Sprintf("no difference (within %.0f %%): ", 100*alikeWithin) + joinPoints(a.Same)})
 	}
 	if len(a.Open) > 0 {
-		out = append(out, Verdict{Unclear, "not decided, the rounds differ too much (--pairs 10 decides more): " + strings.Join(joinTests(a.Open), "; ")})
+		out = append(out, Verdict{Unclear, "not decided, the rounds differ too much (--pairs 10 decides more): " + joinPoints(a.Open)})
 	}
 	for _, p := range a.No {
 		out = append(out, Verdict{Worse, p})
@@ -217,36 +217,57 @@ func (a Advice) Lines() []string {
 	return out
 }
 
-var testPoint = regexp.MustCompile(`^test (\d+)(.*)$`)
+var (
+	testPoint  = regexp.MustCompile(`^test (\d+)(.*)$`)
+	countPoint = regexp.MustCompile(`^(.*?, )(\d+) ([a-z]+?)s?((?:, .*)?)$`)
+)
 
-// joinTests joins points. It shortens consecutive tests to "tests 2–7 and 9 (wal)".
-func joinTests(points []string) []string {
-	var out, kinds []string
-	numbers := map[string][]int{}
+// joinPoints joins points. It shortens tests to "tests 2–7 and 9 (wal)", and points that differ in
+// one number to "echoed messages, 1, 10 and 50 connections, 128 B".
+func joinPoints(points []string) string {
+	type alike struct {
+		first, before, after string
+		numbers              []int
+	}
+	var all []*alike
+	known := map[[2]string]*alike{}
 	for _, p := range points {
-		m := testPoint.FindStringSubmatch(p)
-		if m == nil {
-			out = append(out, p)
-			continue
+		a := alike{first: p}
+		number := ""
+		if m := testPoint.FindStringSubmatch(p); m != nil {
+			a.before, number, a.after = "tests ", m[1], m[2]
+		} else if m := countPoint.FindStringSubmatch(p); m != nil {
+			a.before, number, a.after = m[1], m[2], " "+m[3]+"s"+m[4]
 		}
-		n, err := strconv.Atoi(m[1])
+		n, err := strconv.Atoi(number)
 		if err != nil {
-			out = append(out, p)
+			all = append(all, &a)
 			continue
 		}
-		if numbers[m[2]] == nil {
-			kinds = append(kinds, m[2])
+		key := [2]string{a.before, a.after}
+		if known[key] == nil {
+			known[key] = &a
+			all = append(all, &a)
 		}
-		numbers[m[2]] = append(numbers[m[2]], n)
+		known[key].numbers = append(known[key].numbers, n)
 	}
-	for _, k := range kinds {
-		noun := "tests "
-		if len(numbers[k]) == 1 {
-			noun = "test "
+	var out []string
+	for _, a := range all {
+		switch {
+		case len(a.numbers) < 2:
+			out = append(out, a.first)
+		case a.before == "tests ":
+			out = append(out, a.before+joinAnd(ranges(a.numbers))+a.after)
+		default:
+			slices.Sort(a.numbers)
+			words := make([]string, len(a.numbers))
+			for i, n := range a.numbers {
+				words[i] = strconv.Itoa(n)
+			}
+			out = append(out, a.before+joinAnd(words)+a.after)
 		}
-		out = append(out, noun+joinAnd(ranges(numbers[k]))+k)
 	}
-	return out
+	return strings.Join(out, "; ")
 }
 
 // ranges joins consecutive numbers.

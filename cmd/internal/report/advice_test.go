@@ -61,6 +61,24 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
+func TestJoinPoints(t *testing.T) {
+	for want, points := range map[string][]string{
+		"": nil,
+		"echoed messages, 1, 10 and 50 connections, 128 B; echoed messages, 1 connection, 1 KiB": {
+			"echoed messages, 10 connections, 128 B", "echoed messages, 1 connection, 128 B",
+			"echoed messages, 1 connection, 1 KiB", "echoed messages, 50 connections, 128 B"},
+		"tests 2–4 and 7 (wal); test 3 (rollback); other": {
+			"test 2 (wal)", "test 3 (wal)", "test 3 (rollback)", "test 4 (wal)", "other", "test 7 (wal)"},
+		"random reads, O_DIRECT, 32 and 128 goroutines, 4 KiB":          {"random reads, O_DIRECT, 32 goroutines, 4 KiB", "random reads, O_DIRECT, 128 goroutines, 4 KiB"},
+		"commits, wal, 1 and 4 databases, 4 connections":                {"commits, wal, 1 database, 4 connections", "commits, wal, 4 databases, 4 connections"},
+		"streams, 4 KiB; streams, 64 KiB; no-ops, batch 1; no-ops, 99 ": {"streams, 4 KiB", "streams, 64 KiB", "no-ops, batch 1", "no-ops, 99 "},
+	} {
+		if got := joinPoints(points); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestAdd merges the runs of two suites into one and splits it again.
 func TestAdd(t *testing.T) {
 	a := Run{Host: Host{Time: "t", Kernel: "6.1", Peers: []string{"p"}, Verified: true}, Cells: []Cell{{Suite: "net"}}, Notes: []string{"n"}}
