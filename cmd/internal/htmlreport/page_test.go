@@ -85,7 +85,7 @@ func TestColors(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	page := render(t, sample())
+	page := strings.ReplaceAll(render(t, sample()), "\u00a0", " ")
 	for _, want := range []string{
 		"ufile instead of os.File", "random reads, O_DIRECT, 32 goroutines, 4 KiB: 150 % as many, for 50 % of the CPU time each", // words
 		"unet (net.Conn) instead of package net", `<li class="no">`,
