@@ -53,8 +53,8 @@ func newCompareCmd() *cobra.Command {
 				return err
 			}
 			c := report.Compare(before, after)
-			if len(c.Changes) == 0 {
-				return fmt.Errorf("%s and %s have no measurement in common", args[0], args[1])
+			if err := c.Disjoint(args[0], args[1]); err != nil {
+				return err
 			}
 			if err := writeComparison(cmd, c, asJSON, all); err != nil {
 				return err
@@ -67,7 +67,7 @@ func newCompareCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&all, "all", false, "print unchanged cells as well")
+	f.BoolVar(&all, "all", false, "print unchanged cells, and all measurements that only one file has")
 	f.BoolVar(&fail, "fail", false, "exit with 1 if anything is worse")
 	return cmd
 }

@@ -262,8 +262,19 @@ func (c *Comparison) Count(verdict string) int {
 	return n
 }
 
+// Disjoint returns an error that names the workloads of both files if they have no measurement in
+// common.
+func (c *Comparison) Disjoint(before, after string) error {
+	if len(c.Changes) > 0 {
+		return nil
+	}
+	has := func(names []string) string { return cmp.Or(workloads(names), "nothing") }
+	return fmt.Errorf("%s and %s have no measurement in common: the first has %s, the second %s; compare two runs of the same command",
+		before, after, has(c.OnlyOld), has(c.OnlyNew))
+}
+
 // WriteText writes the changes, a table for each metric, and a summary. It writes lines without a
-// difference only if all is true.
+// difference, and long lists of measurements that only one file has, only if all is true.
 func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 	var b strings.Builder
 	for _, d := range c.Differs {
@@ -285,7 +296,7 @@ func (c *Comparison) WriteText(w io.Writer, all bool, style Style) error {
 			c.writeMetric(&b, m.metric, m.title, all, style)
 		}
 	}
-	c.writeSummary(&b)
+	c.writeSummary(&b, all)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -348,7 +359,22 @@ func (c Change) chance() string {
 
 func (c Change) samples() string { return fmt.Sprintf("%d+%d", c.N[0], c.N[1]) }
 
-func (c *Comparison) writeSummary(b *strings.Builder) {
+// fewNames is the largest number of measurements in only one file that are listed without --all.
+const fewNames = 4
+
+// workloads returns the suites and workloads of names of measurements.
+func workloads(names []string) string {
+	var out []string
+	for _, n := range names {
+		n, _, _ = strings.Cut(n, "/")
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return joinAnd(out)
+}
+
+func (c *Comparison) writeSummary(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "%d better, %d worse, %d the same", c.Count(Better), c.Count(Worse), c.Count(Same))
 	if n := c.Count(Unclear); n > 0 {
 		fmt.Fprintf(b, ", %d with too few samples to tell (measure with --pairs %d or more)", n, minPairs)
@@ -366,8 +392,14 @@ func (c *Comparison) writeSummary(b *strings.Builder) {
 		name  string
 		names []string
 	}{{"old", c.OnlyOld}, {"new", c.OnlyNew}} {
-		if len(side.names) > 0 {
+		switch n := len(side.names); {
+		case n == 0:
+		case n <= fewNames:
 			fmt.Fprintf(b, "only in the %s file: %s.\n", side.name, strings.Join(side.names, ", "))
+		case !all:
+			fmt.Fprintf(b, "only in the %s file: %d measurements of %s; --all lists them.\n", side.name, n, workloads(side.names))
+		default:
+			fmt.Fprintf(b, "only in the %s file:\n  %s\n", side.name, strings.Join(side.names, "\n  "))
 		}
 	}
 }

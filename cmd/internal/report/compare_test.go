@@ -98,6 +98,34 @@ func TestCompareText(t *testing.T) {
 	}
 }
 
+// TestCompareOthers compares files that share some of their measurements, or none.
+func TestCompareOthers(t *testing.T) {
+	before, after := rates("6.1", 100, 101, 99), rates("6.1", 100, 101, 99)
+	for i := range fewNames + 1 {
+		extra := after.Cells[0]
+		extra.Params = Params{"batch": 1000 + i}
+		after.Cells = append(after.Cells, extra)
+	}
+	c := Compare(kept(t, before), kept(t, after))
+	if err := c.Disjoint("a", "b"); err != nil {
+		t.Error(err)
+	}
+	for want, all := range map[string]bool{
+		"only in the new file: 5 measurements of ring Nop; --all lists them.\n":                               false,
+		"only in the new file:\n  ring Nop/batch=1000/engine=ringside\n  ring Nop/batch=1001/engine=ringside": true,
+	} {
+		var b strings.Builder
+		if err := c.WriteText(&b, all, Style{}); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%v, no %q in\n%s", err, want, &b)
+		}
+	}
+	after.Cells = after.Cells[1:]
+	want := "a and b have no measurement in common: the first has ring Nop, the second ring Nop; compare two runs of the same command"
+	if err := Compare(kept(t, before), kept(t, after)).Disjoint("a", "b"); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
+
 // Two files of one binary, the second measured while the machine was 5 % slower: fewer than
 // one comparison in a hundred has a verdict.
 func TestCompareNullRuns(t *testing.T) {
