@@ -139,7 +139,7 @@ func TestReportCommand(t *testing.T) {
 		{[]string{old}, exitFailure, "no samples"},
 		{[]string{foreign}, exitFailure, "not a result of 'ringside bench --json FILE'"},
 		{[]string{os.DevNull}, exitFailure, "it is empty"},
-		{[]string{result, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "no such file"},
+		{[]string{result, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "no such directory: make it"},
 		{nil, exitUsage, "takes one result file"},
 	} {
 		var out, errs bytes.Buffer

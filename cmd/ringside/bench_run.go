@@ -204,8 +204,8 @@ type outputs []*outputFile
 // once.
 func openOutputs(stdout io.Writer, flags *benchFlags) (outputs, error) {
 	var out outputs
-	for _, name := range []string{flags.json, flags.benchfmt, flags.html} {
-		f, err := openOutput(name, stdout)
+	for _, o := range [][2]string{{"--json", flags.json}, {"--benchfmt", flags.benchfmt}, {"--html", flags.html}} {
+		f, err := openOutput(o[0], o[1], stdout)
 		if err != nil {
 			return nil, errors.Join(err, out.close())
 		}

@@ -127,7 +127,12 @@ func TestArguments(t *testing.T) {
 		{"bench file --path x --dir y", exitUsage, "--path"},
 		{"bench file --path /does/not/exist", exitFailure, "/does/not/exist"},
 		{"bench file --dir /does/not/exist", exitFailure, "--dir"},
-		{"bench file --json /does/not/exist", exitFailure, "/does/not/exist"},
+		{"bench file --json /does/not/exist", exitFailure, "--json /does/not/exist: no such directory: make it, or name another file"},
+		{"bench file --html /", exitFailure, "--html /: is a directory: name a file in it"},
+		{"serve . --addr 1", exitFailure, "--addr 1: listen tcp: address 1: missing port in address: want HOST:PORT"},
+		{"top nowhere", exitUsage, `top "nowhere": must be a process ID, HOST:PORT`},
+		{"log inspect /does/not/exist", exitFailure, "log inspect /does/not/exist: no such directory: name one that exists"},
+		{"man /dev/null/man", exitFailure, "man /dev/null/man: "},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), strings.Fields(tc.args), &stdout, &stderr)

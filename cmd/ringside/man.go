@@ -27,15 +27,18 @@ func newManCmd() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			unusable := func(err error) error {
+				return fmt.Errorf("man %s: %w: name a directory that you may write to", args[0], err)
+			}
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
+				return unusable(err)
 			}
 			header := &doc.GenManHeader{Title: "RINGSIDE", Section: "1", Source: "ringside", Manual: "ringside"}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			describe(root)
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
-				return err
+				return unusable(err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "ringside: manual pages are in %s\n", args[0])
 			return nil

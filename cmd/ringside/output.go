@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -24,8 +25,8 @@ type outputFile struct {
 	created, written bool
 }
 
-// openOutput opens the named file. "-" is standard output, and "" means no file.
-func openOutput(name string, stdout io.Writer) (*outputFile, error) {
+// openOutput opens the file that a flag names. "-" is standard output, and "" means no file.
+func openOutput(flag, name string, stdout io.Writer) (*outputFile, error) {
 	switch name {
 	case "":
 		return nil, nil
@@ -37,8 +38,13 @@ func openOutput(name string, stdout io.Writer) (*outputFile, error) {
 	if errors.Is(err, os.ErrExist) {
 		f, err = os.OpenFile(name, os.O_WRONLY, 0)
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s %s: no such directory: make it, or name another file", flag, name)
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s %s: is a directory: name a file in it", flag, name)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: name another file", flag, err)
 	}
 	return &outputFile{w: f, f: f, created: created}, nil
 }
@@ -91,8 +97,8 @@ func isTerminal(w io.Writer) bool {
 // never have colours.
 func wantColor(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
-// wantDirectory returns an error if the value of a flag is not a directory. An empty value is
-// allowed.
+// wantDirectory returns an error if the value of a flag is not an existing directory. An empty value
+// is allowed.
 func wantDirectory(flag, dir string) error {
 	if dir == "" {
 		return nil
@@ -100,11 +106,11 @@ func wantDirectory(flag, dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s %s: no such directory: make it, or name another one", flag, dir)
+		return fmt.Errorf("%s %s: no such directory: name one that exists", flag, dir)
 	case err != nil:
 		return fmt.Errorf("%s: %w", flag, err)
 	case !info.IsDir():
-		return fmt.Errorf("%s %s: is not a directory", flag, dir)
+		return fmt.Errorf("%s %s: is not a directory: name one", flag, dir)
 	}
 	return nil
 }

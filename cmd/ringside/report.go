@@ -52,7 +52,7 @@ func newReportCmd() *cobra.Command {
 			case page == "":
 				return printRun(cmd, run, false, nil)
 			}
-			out, err := openOutput(page, cmd.OutOrStdout())
+			out, err := openOutput("--html", page, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}

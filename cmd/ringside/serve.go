@@ -115,7 +115,7 @@ func runServe(cmd *cobra.Command, dir string, flags serveFlags) (err error) {
 	}
 	ln, err := unet.Listen("tcp", flags.addr)
 	if err != nil {
-		return fmt.Errorf("%w%s", err, listenHint(err))
+		return fmt.Errorf("--addr %s: %w%s", flags.addr, err, listenHint(err))
 	}
 	fileserver.TuneGC()
 	if err := announce(cmd.OutOrStdout(), flags.json, dir, ln.Addr(), len(certificates) > 0); err != nil {
@@ -210,11 +210,11 @@ func serveURL(addr net.Addr, secure bool) string {
 func listenHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return ": choose another port with --addr, or 127.0.0.1:0 for any"
+		return ": choose another port, or 127.0.0.1:0 for any"
 	case errors.Is(err, syscall.EACCES):
-		return ": ports below 1024 take privileges, choose another one with --addr"
+		return ": ports below 1024 take privileges, choose another one"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return ": --addr must name an address of this machine"
+		return ": name an address of this machine"
 	}
-	return ""
+	return ": want HOST:PORT, such as 127.0.0.1:8080 or :80"
 }

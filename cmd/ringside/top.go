@@ -92,6 +92,9 @@ func findVars(ctx context.Context, name string) (*vars, error) {
 	case strings.HasPrefix(name, "/"), strings.HasPrefix(name, "@"):
 		v = varsAt("unix", name)
 	default:
+		if _, _, err := net.SplitHostPort(name); err != nil {
+			return nil, usagef("top %q: must be a process ID, HOST:PORT, the path of a Unix socket, or a URL", name)
+		}
 		v = varsAt("tcp", name)
 	}
 	_, err := v.read(ctx)
