@@ -106,6 +106,42 @@ func TestSyncFreesRecords(t *testing.T) {
 	mustClose(t, l)
 }
 
+// TestBusyLogGrows checks that one WAL with many commits gets segments of the full size, so that it
+// is synced seldom, and that one with few commits does not.
+func TestBusyLogGrows(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	o := Options{FirstSegments: minSegment, SegmentSize: 64 * minSegment, NoTrials: true}
+	l, _ := mustOpen(t, dir, o)
+	w := wals(t, dir, 1)[0]
+	w.attach(l)
+	commit := func() {
+		if err := w.commit(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for l.Stats().Reclaims < manyReclaims/2 {
+		commit()
+	}
+	if s := l.Stats(); s.Segments != firstSegments {
+		t.Errorf("after few commits: %+v", s)
+	}
+	for l.Stats().Segments == firstSegments {
+		commit()
+	}
+	before := l.Stats()
+	for range 256 { // two segments of the full size at most, 85 small ones
+		commit()
+	}
+	if s := l.Stats(); s.Reclaims > before.Reclaims+4 || s.Segments > firstSegments+minSegments {
+		t.Errorf("after many commits: %+v, before: %+v", s, before)
+	}
+	crash(l)
+	l, _ = mustOpen(t, dir, o)
+	w.check()
+	mustClose(t, l)
+}
+
 // TestWrap writes several times the log's size to a small log, and resets the WALs to their
 // last sync.
 func TestWrap(t *testing.T) {

@@ -62,6 +62,7 @@ const (
 	firstSegments    = 2       // at creation: one being written and one ready
 	firstSize        = 256 << 10
 	fewWALs          = 2 // up to so many WALs are synced before the log grows
+	manyReclaims     = 8 // after so many reclaims the log grows beyond its first segments
 )
 
 func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }

@@ -64,7 +64,7 @@ func (l *Log) provide() {
 		due := l.used[0].due()
 		if dead := l.trim(); len(dead) > 0 {
 			l.release(dead)
-		} else if l.total < l.limit && (synced || len(l.used) < 2 || len(due) > fewWALs) {
+		} else if l.total < l.limit && (synced || len(l.used) < 2 || len(due) > fewWALs || l.outgrown()) {
 			l.grow()
 		} else if !synced && len(l.used) > 1 {
 			l.reclaim(due)
@@ -78,6 +78,12 @@ func (l *Log) provide() {
 	if l.failed != nil {
 		l.abandon()
 	}
+}
+
+// outgrown reports whether the log has used its small first segments so often that larger ones pay:
+// each time a segment is reused, WALs are synced. The caller holds the mutex.
+func (l *Log) outgrown() bool {
+	return l.used[len(l.used)-1].size < l.header.segment && l.stats.Reclaims >= manyReclaims
 }
 
 // abandon syncs the WALs whose commits are durable only in the failed log. The caller holds the
