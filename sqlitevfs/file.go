@@ -9,6 +9,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -219,7 +221,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 // shared sync where that is faster.
 func (f *file) syncData() (all bool, err error) {
 	if f.db == nil || f.db.group == nil {
-		return false, fdatasync(f.fd)
+		return false, sys.Fdatasync(f.fd)
 	}
 	if f.entry && f.db.opts.DirSync != Off {
 		if how, done, err := f.db.group.syncWithEntry(f.fd); done {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // Limits of a syncGroup. docs/groupsync.md has the measurements behind them.
@@ -84,7 +86,7 @@ type outcome struct {
 }
 
 func newSyncGroup() *syncGroup {
-	return &syncGroup{syncFile: fdatasync, syncAll: syncfs, writeError: written, minLimit: minLimit}
+	return &syncGroup{syncFile: sys.Fdatasync, syncAll: syncfs, writeError: written, minLimit: minLimit}
 }
 
 // sync makes a file durable. caller identifies the database, which syncs one file at a time.

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // descriptor returns the file descriptor of a file of the default VFS, and -1 for other files.
@@ -103,21 +105,15 @@ func identify(fd int) identity {
 	}
 }
 
-// isAt reports whether the name leads to the open file. It does not ask for the file's times: a file whose
-// times were read gets new ones, to the nanosecond, with its next write since Linux 6.13. The write
-// then changes the inode, and the next fdatasync of a small transaction takes a third longer.
+// isAt reports whether the name leads to the open file. It does not read the file's times.
 func isAt(fd int, name string) (bool, error) {
-	var open, named unix.Statx_t
-	if err := again(func() error { return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO, &open) }); err != nil {
+	open, err := disk.Stat(fd, "", unix.AT_EMPTY_PATH)
+	if err != nil {
 		return false, err
 	}
-	if err := again(func() error { return unix.Statx(unix.AT_FDCWD, name, 0, unix.STATX_INO, &named) }); err != nil {
-		return false, err
-	}
-	return open.Ino == named.Ino && open.Dev_major == named.Dev_major && open.Dev_minor == named.Dev_minor, nil
+	named, err := disk.Stat(unix.AT_FDCWD, name, 0)
+	return open == named, err
 }
-
-func fdatasync(fd int) error { return again(func() error { return unix.Fdatasync(fd) }) }
 
 func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
 

@@ -27,8 +27,6 @@ func identify(int) identity { return identity{} }
 
 func isAt(int, string) (bool, error) { return false, errors.ErrUnsupported }
 
-func fdatasync(int) error { return errors.ErrUnsupported }
-
 func syncfs(int) error { return errors.ErrUnsupported }
 
 type sharing int

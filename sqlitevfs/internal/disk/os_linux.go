@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -37,11 +36,7 @@ func syncFile(f *os.File) error {
 	}
 	var errno error
 	if err := c.Control(func(fd uintptr) {
-		for {
-			if errno = unix.Fdatasync(int(fd)); errno != unix.EINTR {
-				return
-			}
-		}
+		errno = sys.Fdatasync(int(fd))
 	}); err != nil {
 		return err
 	}
@@ -60,26 +55,28 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// lookup asks for the identity only. A stat that also returns the times of a file makes the next write
-// set them to the nanosecond since Linux 6.13, which costs a durable write a fifth of its rate.
-func lookup(name string) (ID, error) {
+// Stat returns the identity of a file by statx(2) with these flags. It does not ask for the file's
+// times: a file whose times were read gets new ones, to the nanosecond, with its next write since
+// Linux 6.13. The write then changes the inode, and making it durable takes a third longer.
+func Stat(dir int, name string, flags int) (ID, error) {
 	var st unix.Statx_t
-	if err := sys.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO, &st); err != nil {
+	if err := sys.Statx(dir, name, flags, unix.STATX_INO, &st); err != nil {
 		return ID{}, &fs.PathError{Op: "statx", Path: name, Err: err}
 	}
 	return ID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}, nil
 }
 
-func (f *osFile) ID() (ID, error) {
-	st, err := f.Stat()
+func lookup(name string) (ID, error) { return Stat(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW) }
+
+func (f *osFile) ID() (id ID, err error) {
+	c, err := f.SyscallConn()
 	if err != nil {
 		return ID{}, err
 	}
-	stat, ok := st.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
+	if cerr := c.Control(func(fd uintptr) { id, err = Stat(int(fd), "", unix.AT_EMPTY_PATH) }); cerr != nil {
+		return ID{}, cerr
 	}
-	return ID{Device: uint64(stat.Dev), Inode: stat.Ino}, nil
+	return id, err
 }
 
 func (f *osFile) TryLock(off, n int64) (bool, error) {
