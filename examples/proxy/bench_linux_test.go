@@ -4,16 +4,76 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/unet/event"
 )
+
+// eventEnv makes the test's program a proxy by callbacks. Its value has the addresses of the proxy
+// and of the backend, with a comma between them.
+const eventEnv = "RINGSIDE_EVENT_PROXY"
+
+func init() {
+	listen, backend, ok := strings.Cut(os.Getenv(eventEnv), ",")
+	if !ok {
+		return
+	}
+	s, err := eventProxy(listen, backend)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	<-s.Done()
+	os.Exit(1)
+}
+
+// eventProxy is the proxy of docs/guide-loop.md. It ends both connections when one of them ends.
+func eventProxy(listen, backend string) (*event.Server, error) {
+	other := func(c *event.Conn) *event.Conn { return c.Value().(*event.Conn) }
+	h := event.Handler{
+		OnData: func(c *event.Conn, data []byte) {
+			to := other(c)
+			_, _ = to.Write(data) // an error ends the pair by OnClose
+			if to.Full() {
+				c.PauseRead()
+			}
+		},
+		OnWritable: func(c *event.Conn) { other(c).ResumeRead() },
+		OnClose: func(c *event.Conn, _ error) {
+			if to, ok := c.Value().(*event.Conn); ok {
+				_ = to.Close()
+			}
+		},
+	}
+	accepted := h
+	accepted.OnOpen = func(c *event.Conn) {
+		c.SetFullDuplex(true)
+		c.PauseRead() // until the backend is connected
+		dialled := h
+		dialled.OnOpen = func(to *event.Conn) {
+			c.SetValue(to)
+			to.SetFullDuplex(true)
+			c.ResumeRead()
+		}
+		go func() { // Dial waits
+			o := event.ConnOptions{Handler: &dialled, Beside: c, Value: c}
+			if _, err := c.Server().Dial(context.Background(), "tcp", backend, o); err != nil {
+				c.Abort()
+			}
+		}()
+	}
+	return event.Listen("tcp", listen, accepted, event.Options{})
+}
 
 // besides are the proxies of BenchmarkProxy: how each is started to listen on one
 // address and to pass on to another. haproxy has two threads, nginx one process.
@@ -23,6 +83,15 @@ var besides = []struct {
 }{
 	{"ringside", ownProxy("auto")},
 	{"net", ownProxy("net")},
+	{"event", func(_, listen, backend string) (*exec.Cmd, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), eventEnv+"="+listen+","+backend)
+		return cmd, nil
+	}},
 	{"haproxy", func(dir, listen, backend string) (*exec.Cmd, error) {
 		file := filepath.Join(dir, "haproxy.cfg")
 		return exec.Command("haproxy", "-q", "-db", "-f", file), os.WriteFile(file, fmt.Appendf(nil, `
@@ -139,7 +208,7 @@ func echo(b *testing.B) (address string) {
 }
 
 // BenchmarkProxy passes connections through this proxy, on the sockets of unet and on
-// those of package net, and through haproxy and nginx: small messages on kept
+// those of package net, through a proxy of callbacks, and through haproxy and nginx: small messages on kept
 // connections, a connection for each message, and much data on four connections. It
 // reports the processor time of the proxy for each.
 func BenchmarkProxy(b *testing.B) {
