@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -263,13 +264,14 @@ func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), patience)
 }
 
-// delayer holds back replies to AppendEntries, and loses requests, of the nodes whose
-// options contain its around function.
+// delayer holds back replies to AppendEntries and to requests for terms, and loses requests, of
+// the nodes whose options contain its around function.
 type delayer struct {
 	only string // address of the only node that is concerned; "" means all
 
 	mu      sync.Mutex
 	lost    bool
+	asking  bool          // requests for terms are not lost
 	gate    chan struct{} // replies wait until it is closed; nil: they do not wait
 	waiting map[raft.ServerID]bool
 }
@@ -286,6 +288,25 @@ func (d *delayer) held() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.waiting)
+}
+
+// heldTerm reports whether a member's reply with its term is held back.
+func (d *delayer) heldTerm() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for from := range d.waiting {
+		if strings.HasPrefix(string(from), "term of ") {
+			return true
+		}
+	}
+	return false
+}
+
+// ask lets requests for terms through, also while others are lost.
+func (d *delayer) ask() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asking = true
 }
 
 // lose makes requests fail from now on.
@@ -353,6 +374,18 @@ func (n delayed) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 	err := n.network.AppendEntries(id, target, args, resp)
 	n.d.reply(id)
 	return err
+}
+
+func (n delayed) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error) {
+	n.d.mu.Lock()
+	asking := n.d.asking
+	n.d.mu.Unlock()
+	if err := n.d.request(); err != nil && !asking {
+		return 0, err
+	}
+	term, err := n.network.MemberTerm(id, target, until)
+	n.d.reply("term of " + id)
+	return term, err
 }
 
 func (n delayed) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {

@@ -164,7 +164,9 @@ type Node struct {
 	warned    sync.Map      // directories that were reported
 
 	verifying sharedCheck
-	accepted  *acceptances
+	failures  failures
+	late      atomic.Pointer[raft.ServerID] // the member that was last asked for its term and did not answer soon
+	members   network
 	reading   sharedCheck
 	lastSync  atomic.Pointer[readSync]
 
@@ -224,7 +226,7 @@ func openNode(o Options, bug seededBug) (_ *Node, err error) {
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
-		accepted: newAcceptances(), unknown: make(chan struct{}, 1),
+		unknown: make(chan struct{}, 1),
 	}
 	n.forwardIdle.Store(int64(defaultForwardIdle))
 	n.closing, n.stop = context.WithCancel(context.Background())
@@ -539,9 +541,13 @@ func (n *Node) start() error {
 	})
 	// InstallSnapshot fetches the files: it may take 10 s for each KiB of their list.
 	n.wire.transport.TimeoutScale = 1 << 10
-	through := transport{n.wire.transport, max(2*n.opts.Election, time.Second), n.accepted, n.mayVote}
+	n.members = base{n.wire.transport, n.wire}
 	if n.opts.around != nil {
-		through.network = n.opts.around(n.wire.transport)
+		n.members = n.opts.around(n.members)
+	}
+	through := transport{
+		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, mayVote: n.mayVote,
+		beats: beats{time.Now(), min(n.opts.Election/8, time.Second/8), n.closing.Done()},
 	}
 	if len(n.opts.Peers) > 0 {
 		has, err := raft.HasExistingState(n.store, n.store, snapshots)

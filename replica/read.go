@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +46,9 @@ func (s *sharedCheck) do(check func() error) error {
 
 func (s *sharedCheck) run(check func() error) {
 	for {
+		// The callers of the last run, and others that are ready to run, come first: they may call
+		// again, and then share the next run.
+		runtime.Gosched()
 		s.mu.Lock()
 		r := s.next
 		s.next = nil
@@ -73,44 +78,105 @@ func (n *Node) verify() error {
 			return n.notLeader()
 		}
 		n.metrics.Verified.Add(1)
-		term, begin := n.raft.CurrentTerm(), time.Now()
-		if err := n.raft.VerifyLeader().Error(); err != nil {
-			return n.notLeader()
-		}
-		if !n.acceptedSince(term, begin) || n.leader() != l {
+		if !n.confirm(l) || n.leader() != l {
 			return n.notLeader()
 		}
 		return nil
 	})
 }
 
-// acceptedSince waits until a majority has accepted a request that this node sent as the
-// leader of a term since a time. It returns false if this node leads no longer, or after twice
-// the election timeout. VerifyLeader alone does not suffice: a reply that was on its way when
-// the check began satisfies it, and another leader may have committed since that reply.
-func (n *Node) acceptedSince(term uint64, begin time.Time) bool {
-	end := time.NewTimer(2 * n.opts.Election)
-	defer end.Stop()
-	tick := time.NewTicker(max(n.opts.Election/20, time.Millisecond))
-	defer tick.Stop()
+// confirm asks the voters for their current terms, and reports whether a majority, with this
+// node, has that of a leadership. A voter stores a later term durably before it votes in it, and
+// does not go back, so no later leader was elected before confirm was called. It returns false if
+// this node leads no longer, or after twice the election timeout.
+func (n *Node) confirm(l *leadership) bool {
+	until := time.Now().Add(2 * n.opts.Election)
 	for {
-		f := n.raft.GetConfiguration()
-		if f.Error() != nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
-			return false
-		}
-		ok, changed := n.accepted.majority(f.Configuration().Servers, raft.ServerID(n.opts.ID), term, begin)
-		if ok {
-			return true
+		confirmed, deposed := n.confirmOnce(l, until)
+		if confirmed || deposed {
+			return confirmed
 		}
 		select {
-		case <-changed:
-		case <-tick.C:
-		case <-end.C:
-			return false
+		case <-time.After(max(n.opts.Election/20, time.Millisecond)):
 		case <-n.closing.Done():
 			return false
 		}
+		if n.leader() != l || time.Now().After(until) {
+			return false
+		}
 	}
+}
+
+// confirmOnce asks as many voters as are needed, and the others if one of them fails, has
+// another term, or does not answer soon. It reports whether a majority has the term of the
+// leadership, and whether a voter has a later one.
+func (n *Node) confirmOnce(l *leadership, until time.Time) (confirmed, deposed bool) {
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil {
+		return false, false
+	}
+	var voters []raft.Server // without this node
+	all, need := 0, 0
+	for _, m := range f.Configuration().Servers {
+		if m.Suffrage != raft.Voter {
+			continue
+		}
+		all++
+		if string(m.ID) == n.opts.ID {
+			need--
+		} else {
+			voters = append(voters, m)
+		}
+	}
+	if need += all/2 + 1; need == 0 || need > len(voters) {
+		return need == 0, false
+	}
+	if late := n.late.Load(); late != nil && voters[0].ID == *late {
+		voters = append(voters[1:], voters[0])
+	}
+	type reply struct {
+		from int
+		term uint64 // 0: none
+	}
+	replies, replied := make(chan reply, len(voters)), make([]bool, len(voters))
+	asked, open := 0, 0
+	ask := func(count int) {
+		for ; asked < count; asked++ {
+			from := asked
+			open++
+			go func() {
+				term, err := n.members.MemberTerm(voters[from].ID, voters[from].Address, until)
+				if err != nil {
+					term = 0
+				}
+				replies <- reply{from, term}
+			}()
+		}
+	}
+	ask(need)
+	soon := time.NewTimer(max(n.opts.Election/50, time.Millisecond))
+	defer soon.Stop()
+	for need > 0 && open > 0 {
+		select {
+		case r := <-replies:
+			open--
+			replied[r.from] = true
+			if r.term > l.term {
+				return false, true
+			}
+			if r.term == l.term {
+				need--
+				continue
+			}
+			n.late.Store(&voters[r.from].ID)
+		case <-soon.C:
+			n.late.Store(&voters[slices.Index(replied, false)].ID)
+		case <-n.closing.Done():
+			return false, false
+		}
+		ask(len(voters))
+	}
+	return need == 0, false
 }
 
 // ErrStale is returned for a read whose bound cannot be met: the leader cannot be reached, or

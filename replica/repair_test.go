@@ -558,6 +558,13 @@ func TestEmptiedMember(t *testing.T) {
 	if got := value(t, open(t, back, "db"), "SELECT count(*) FROM t"); got != "1" {
 		t.Errorf("%s rows", got)
 	}
+	term := func() error {
+		_, err := back.members.MemberTerm(raft.ServerID(emptied), raft.ServerAddress(n.Address()), time.Now().Add(patience))
+		return err
+	}
+	if term() == nil {
+		t.Error("its term counts for reads, and it does not know for whom it voted")
+	}
 	// With its new directory it is a member again after it was removed and added.
 	ctx, cancel := contextFor(t)
 	defer cancel()
@@ -572,6 +579,7 @@ func TestEmptiedMember(t *testing.T) {
 		return back.dirs.Members[emptied].Directory == n.directory
 	})
 	c.judge()
+	must(t, term())
 	must(t, n.mayVote(back.ID(), back.Address()))
 	must(t, back.mayVote(n.ID(), n.Address()))
 	// A member that has the removal in its log, and does not know yet that it is committed, counts
@@ -585,6 +593,53 @@ func TestEmptiedMember(t *testing.T) {
 	n.mu.Unlock()
 	n.wire.met.Store(back.Address(), welcome{ID: back.ID(), Directory: back.directory, Known: old.Members[emptied]})
 	must(t, n.mayVote(back.ID(), back.Address()))
+}
+
+// heartbeats has the times of the last heartbeats to each member without a failure between them.
+type heartbeats struct {
+	network
+	mu    *sync.Mutex
+	times map[string][]time.Time
+}
+
+func (h heartbeats) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	at := time.Now()
+	err := h.network.AppendEntries(id, target, args, resp)
+	if len(args.Entries) > 0 || args.PrevLogEntry > 0 || args.LeaderCommitIndex > 0 {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pair := fmt.Sprint(h.LocalAddr(), " to ", target)
+	if h.times[pair] = append(h.times[pair], at); err != nil {
+		h.times[pair] = nil
+	}
+	return err
+}
+
+// TestHeartbeats: an idle leader sends each member one heartbeat per interval, which is less often
+// than raft calls for it.
+func TestHeartbeats(t *testing.T) {
+	var mu sync.Mutex
+	times := make(map[string][]time.Time)
+	o := Options{Election: 600 * time.Millisecond, around: func(n network) network { return heartbeats{n, &mu, times} }}
+	newCluster(t, 3, o)
+	const count = 20
+	until(t, "heartbeats to a member", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for pair, list := range times {
+			if len(list) < count+2 {
+				continue
+			}
+			// The first one may be late, and the one before it may have failed.
+			if took, least := list[count+1].Sub(list[1]), (count-1)*o.Election/8; took < least {
+				t.Errorf("%s: %d heartbeats in %v, less than %v", pair, count, took, least)
+			}
+			return true
+		}
+		return false
+	})
 }
 
 // TestHeaderOfNewWALIsSynced: when a follower begins a WAL, the header is durable before the
@@ -724,8 +779,8 @@ func (p *countedPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.Append
 // loss of a heartbeat are sent on at once.
 func TestIdlePipeline(t *testing.T) {
 	below := new(countedPipeline)
-	a := newAcceptances()
-	p := &pipeline{AppendPipeline: below, id: "b", accepted: a, patience: time.Hour}
+	f := new(failures)
+	p := &pipeline{AppendPipeline: below, id: "b", failures: f, patience: time.Hour}
 	sent := func(commit uint64, entries ...*raft.Log) bool {
 		before := below.requests
 		_, err := p.AppendEntries(&raft.AppendEntriesRequest{LeaderCommitIndex: commit, Entries: entries}, new(raft.AppendEntriesResponse))
@@ -744,8 +799,8 @@ func TestIdlePipeline(t *testing.T) {
 		{commit: 4},
 		{commit: 5, want: true},
 		{commit: 5},
-		{before: func() { a.fail("c") }, commit: 5},
-		{before: func() { a.fail("b") }, commit: 5, want: true},
+		{before: func() { f.note("c", true) }, commit: 5},
+		{before: func() { f.note("b", true) }, commit: 5, want: true},
 		{commit: 5},
 		{before: func() { p.sent = p.sent.Add(-time.Hour) }, commit: 5, want: true},
 		{commit: 5},

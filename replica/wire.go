@@ -37,8 +37,9 @@ type wire struct {
 	met sync.Map // the latest welcome by address, of connections for raft
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // connections that this node serves
+	conns map[net.Conn]struct{} // connections that this node serves, raft's, and those of terms
 	peers map[string]*peer      // connections for its own requests, by address
+	terms map[string][]termConn // unused connections for requests for terms, by address
 }
 
 // layer is the wire as raft's StreamLayer. Raft closes it before the node closes the wire.
@@ -53,32 +54,58 @@ func (layer) Close() error { return nil }
 // entries. The follower would get none until the next election, and Shutdown would not
 // return.
 //
-// It records when the requests were sent that members have accepted, because raft does not:
-// a reply to an older request satisfies its VerifyLeader as well.
+// It counts the requests without a reply, which tells a pipeline that the member may have been
+// started again.
 type transport struct {
 	network
 	patience time.Duration
-	accepted *acceptances
+	failures *failures
+	beats    beats
 	mayVote  func(id, address string) error
 }
 
-// network is what raft needs of a transport.
+// network is what a node needs of a transport.
 type network interface {
 	raft.Transport
 	raft.WithPreVote
 	raft.WithClose
+	// MemberTerm asks a member for its current term until a time. The member stores a term
+	// durably before it answers with it.
+	MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error)
+}
+
+// base is raft's transport, and the requests for terms beside it.
+type base struct {
+	*raft.NetworkTransport
+	wire *wire
 }
 
 func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	sent := time.Now()
-	err := t.network.AppendEntries(id, target, args, resp)
-	switch {
-	case err != nil:
-		t.accepted.fail(id)
-	case resp.Success && resp.Term == args.Term:
-		t.accepted.note(id, acceptance{args.Term, sent})
+	heartbeat := args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0
+	if heartbeat && !t.failures.last(id) {
+		t.beats.wait()
 	}
+	err := t.network.AppendEntries(id, target, args, resp)
+	t.failures.note(id, err != nil)
 	return err
+}
+
+// beats are the times of heartbeats. Raft sends one to each member 10 to 20 times per heartbeat
+// timeout, at random times. Most of what an idle node costs is waking up for them, so they wait for
+// common times: eight per Options.Election, and eight per second if that is longer.
+type beats struct {
+	begin    time.Time
+	interval time.Duration
+	closing  <-chan struct{}
+}
+
+func (b beats) wait() {
+	timer := time.NewTimer(b.interval - time.Since(b.begin)%b.interval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.closing:
+	}
 }
 
 // RequestVote asks for a vote. The connection may be made by the call, so whether the vote counts
@@ -104,66 +131,39 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline{AppendPipeline: p, id: id, accepted: t.accepted, patience: t.patience}, nil
+	return &pipeline{AppendPipeline: p, id: id, failures: t.failures, patience: t.patience}, nil
 }
 
-// acceptances has the newest accepted request of each member. Those of pipelines are not
-// recorded: heartbeats are requests of their own, and VerifyLeader sends one to each member.
-type acceptances struct {
-	mu      sync.Mutex
-	newest  map[raft.ServerID]acceptance
-	failed  map[raft.ServerID]int // requests without a reply, heartbeats among them
-	changed chan struct{}         // closed at the next note
+// failures counts the requests to each member that had no reply, heartbeats among them.
+type failures struct {
+	mu    sync.Mutex
+	count map[raft.ServerID]int
+	now   map[raft.ServerID]bool // the last request failed
 }
 
-type acceptance struct {
-	term uint64
-	sent time.Time
-}
-
-func newAcceptances() *acceptances {
-	return &acceptances{newest: make(map[raft.ServerID]acceptance), failed: make(map[raft.ServerID]int), changed: make(chan struct{})}
-}
-
-func (a *acceptances) fail(id raft.ServerID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.failed[id]++
-}
-
-func (a *acceptances) failures(id raft.ServerID) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.failed[id]
-}
-
-func (a *acceptances) note(id raft.ServerID, n acceptance) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if old := a.newest[id]; old.term > n.term || old.term == n.term && old.sent.After(n.sent) {
-		return
+func (f *failures) note(id raft.ServerID, failed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count == nil {
+		f.count, f.now = make(map[raft.ServerID]int), make(map[raft.ServerID]bool)
 	}
-	a.newest[id] = n
-	close(a.changed)
-	a.changed = make(chan struct{})
+	if f.now[id] = failed; failed {
+		f.count[id]++
+	}
 }
 
-// majority reports whether self and members that have accepted a request of this term, sent
-// since a time, are a majority of the voters. The channel is closed when that may change.
-func (a *acceptances) majority(voters []raft.Server, self raft.ServerID, term uint64, since time.Time) (bool, <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	count, all := 0, 0
-	for _, m := range voters {
-		if m.Suffrage != raft.Voter {
-			continue
-		}
-		all++
-		if n := a.newest[m.ID]; m.ID == self || n.term == term && !n.sent.Before(since) {
-			count++
-		}
-	}
-	return count > all/2, a.changed
+// of returns the number of failures of a member.
+func (f *failures) of(id raft.ServerID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count[id]
+}
+
+// last reports whether the last request to a member failed.
+func (f *failures) last(id raft.ServerID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now[id]
 }
 
 // pipeline sends entries to a member. Without new entries raft sends a request some 13 times
@@ -173,7 +173,7 @@ func (a *acceptances) majority(voters []raft.Server, self raft.ServerID, term ui
 type pipeline struct {
 	raft.AppendPipeline
 	id       raft.ServerID
-	accepted *acceptances
+	failures *failures
 	patience time.Duration
 
 	sent   time.Time // of the last request; the zero time if there was none
@@ -184,7 +184,7 @@ type pipeline struct {
 // redundant reports whether a request tells the member nothing new. Raft calls AppendEntries
 // from one goroutine.
 func (p *pipeline) redundant(args *raft.AppendEntriesRequest) bool {
-	failed := p.accepted.failures(p.id)
+	failed := p.failures.of(p.id)
 	if len(args.Entries) == 0 && !p.sent.IsZero() && args.LeaderCommitIndex == p.commit && failed == p.failed && time.Since(p.sent) < p.patience {
 		return true
 	}
@@ -216,7 +216,7 @@ func listen(n *Node) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{node: n, listener: l, address: n.opts.Advertise, accepted: make(chan net.Conn),
-		conns: make(map[net.Conn]struct{}), peers: make(map[string]*peer)}
+		conns: make(map[net.Conn]struct{}), peers: make(map[string]*peer), terms: make(map[string][]termConn)}
 	if w.address == "" {
 		w.address = n.opts.Peers[n.opts.ID]
 	}
@@ -241,9 +241,10 @@ const (
 	kindRequest = "request"
 	kindFetch   = "fetch"
 	kindForward = "forward"
+	kindTerm    = "term"
 )
 
-const wireVersion = 2
+const wireVersion = 3
 
 // hello begins each connection; welcome answers it.
 type hello struct {
@@ -342,6 +343,8 @@ func (w *wire) welcome(c net.Conn) {
 		w.serveFetch(c)
 	case kindForward:
 		w.serveForward(c)
+	case kindTerm:
+		w.serveTerms(c)
 	}
 	w.drop(c)
 }
@@ -436,10 +439,21 @@ func (w *wire) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 }
 
 func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error) {
+	c, answer, err := w.meet(ctx, address, kind)
+	if err == nil && kind == kindRaft {
+		w.met.Store(address, answer)
+		w.node.lookAtMembers()
+	}
+	return c, err
+}
+
+// meet connects to a member and returns its answer to the hello.
+func (w *wire) meet(ctx context.Context, address, kind string) (net.Conn, welcome, error) {
+	var answer welcome
 	var d unet.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, answer, err
 	}
 	if o := w.node.opts.TLS; o != nil {
 		o = o.Clone()
@@ -454,7 +468,6 @@ func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error)
 	w.node.mu.RLock()
 	cluster := w.node.cluster
 	w.node.mu.RUnlock()
-	var answer welcome
 	if err == nil {
 		err = send(c, hello{wireVersion, kind, cluster, w.node.opts.ID, w.address, address})
 	}
@@ -464,17 +477,111 @@ func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error)
 	if err == nil && answer.Error != "" {
 		err = fmt.Errorf("replica: %s refused the connection: %s", address, answer.Error)
 	}
-	if err == nil && kind == kindRaft {
-		w.met.Store(address, answer)
-		w.node.lookAtMembers()
-	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, answer, errors.Join(err, c.Close())
 	}
-	return c, nil
+	return c, answer, nil
+}
+
+// termConn is a connection for requests for the term, one at a time. The process at its other
+// end keeps its ID and its directory.
+type termConn struct {
+	net.Conn
+	id        raft.ServerID
+	directory uint64
+}
+
+// serveTerms answers each byte with the current term.
+func (w *wire) serveTerms(c net.Conn) {
+	var p [8]byte
+	for {
+		if _, err := c.Read(p[:1]); err != nil {
+			return
+		}
+		if _, err := c.Write(binary.LittleEndian.AppendUint64(p[:0], w.node.raft.CurrentTerm())); err != nil {
+			return
+		}
+	}
+}
+
+// MemberTerm implements network. A connection that the member has closed, for example because
+// it was started again, is replaced by a new one.
+func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error) {
+	w := b.wire
+	for {
+		c, used, err := w.termConn(string(target), until)
+		if err != nil {
+			return 0, err
+		}
+		if err := w.node.recognize(id, c); err != nil {
+			w.drop(c.Conn)
+			return 0, err
+		}
+		term, err := c.ask(until)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.terms != nil {
+				w.terms[string(target)] = append(w.terms[string(target)], c)
+			}
+			return term, nil
+		}
+		w.drop(c.Conn)
+		if !used || errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, err
+		}
+	}
+}
+
+func (c termConn) ask(until time.Time) (uint64, error) {
+	var p [8]byte
+	err := c.SetDeadline(until)
+	if err == nil {
+		_, err = c.Write(p[:1])
+	}
+	if err == nil {
+		_, err = io.ReadFull(c, p[:])
+	}
+	return binary.LittleEndian.Uint64(p[:]), err
+}
+
+// termConn returns a connection that is not in use, and whether it was used before.
+func (w *wire) termConn(address string, until time.Time) (c termConn, used bool, err error) {
+	w.mu.Lock()
+	if list := w.terms[address]; len(list) > 0 {
+		c, w.terms[address] = list[len(list)-1], list[:len(list)-1]
+		w.mu.Unlock()
+		return c, true, nil
+	}
+	w.mu.Unlock()
+	ctx, cancel := context.WithDeadline(w.node.closing, until)
+	defer cancel()
+	raw, answer, err := w.meet(ctx, address, kindTerm)
+	if err != nil {
+		return c, false, err
+	}
+	if !w.track(raw) {
+		return c, false, errors.Join(net.ErrClosed, raw.Close())
+	}
+	return termConn{raw, raft.ServerID(answer.ID), answer.Directory}, false, nil
+}
+
+// recognize returns an error if a connection leads to another node than a member, or to the
+// member with another directory than the recorded one: it has forgotten for whom it voted.
+func (n *Node) recognize(id raft.ServerID, c termConn) error {
+	if c.id != id {
+		return fmt.Errorf("replica: the node at the address of %q is %q", id, c.id)
+	}
+	n.mu.RLock()
+	known, ok := n.dirs.Members[string(id)]
+	n.mu.RUnlock()
+	if ok && known.Directory != c.directory {
+		return n.replaced(string(id), c.directory)
+	}
+	return nil
 }
 
 // Close ends all connections.
@@ -487,7 +594,7 @@ func (w *wire) Close() error {
 		}
 		w.mu.Lock()
 		conns, peers := w.conns, w.peers
-		w.conns, w.peers = nil, nil
+		w.conns, w.peers, w.terms = nil, nil, nil
 		w.mu.Unlock()
 		for c := range conns {
 			_ = c.Close()
