@@ -49,15 +49,15 @@ func (h *host) have(b *behaviour) error {
 	return h.ask(b.name, b.since, func(facts) error { return b.try(h) })
 }
 
-// HaveMultishotPoll reports whether one entry can poll a file repeatedly. (Linux
+// HaveMultishotPoll reports whether one SQE can poll a file repeatedly. (Linux
 // 5.13)
 func HaveMultishotPoll() error { return kernel.have(multishotPoll) }
 
-// HaveMultishotAccept reports whether one entry can accept many connections. (Linux
+// HaveMultishotAccept reports whether one SQE can accept many connections. (Linux
 // 5.19)
 func HaveMultishotAccept() error { return kernel.have(multishotAccept) }
 
-// HaveMultishotRecv reports whether one entry can receive repeatedly into provided
+// HaveMultishotRecv reports whether one SQE can receive repeatedly into provided
 // buffers. (Linux 6.0)
 func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 

@@ -220,8 +220,9 @@ type Turn struct{ l *loop }
 // TryPlain returns true, the caller makes its system call and then calls [Turn.Done].
 //
 // The caller is alone when the loop has no operation in flight and the previous caller
-// was the same goroutine. A blocked system call can keep its P for so long that other
-// goroutines that want to read do not run.
+// was the same goroutine. The second condition is needed because a system call that blocks
+// can keep its P: other goroutines that want to read do not run meanwhile, so they have no
+// operation in flight.
 func (r *Reactor) TryPlain() (Turn, bool) {
 	l := r.nearest()
 	if l.sameCaller() && l.busy.CompareAndSwap(0, 1) {

@@ -40,7 +40,7 @@ const (
 )
 
 // ErrForward is returned for statements that cannot be forwarded: the result is too large, or
-// the type of an argument is not one of database/sql.
+// an argument has a type that database/sql does not pass to drivers.
 var ErrForward = errors.New("replica: the statement cannot be forwarded")
 
 const (

@@ -58,9 +58,9 @@ type Options struct {
 	// Each connection of the pool is a connection to the leader.
 	Forward bool
 
-	// Election determines how soon the loss of a leader is noticed: a follower becomes
-	// a candidate after half of it to one and a half times it without a heartbeat. A leader
-	// steps down if a majority does not answer for half of it. 0 means one second.
+	// Election determines how soon the loss of a leader is noticed. A follower that gets no
+	// heartbeat for 0.5 to 1.5 times this duration becomes a candidate. A leader that gets no
+	// answer from a majority for half of it steps down. 0 means one second.
 	Election time.Duration
 	// MaxTransaction is the largest size of the changed pages of one transaction, in
 	// bytes. It must be the same on all nodes. 0 means 64 MiB. The maximum is 100 MiB.
@@ -825,8 +825,8 @@ func (n *Node) Wait(ctx context.Context, pos Position) error {
 	}
 }
 
-// Position returns the state of a database on this node. After a commit on the leader it is
-// that of the commit, or a later one.
+// Position returns the state of a database on this node. After a commit on the leader it
+// returns the state that the commit made, or a later one.
 func (n *Node) Position(name string) (Position, error) {
 	db, err := n.named(name)
 	if err != nil {

@@ -96,7 +96,7 @@
 //
 // The directory entry of a new database, journal or WAL is made durable before SQLite
 // relies on it. The removal of a journal is made durable before a commit with
-// synchronous=FULL returns. The default VFS does neither, although its code is meant to. In
+// synchronous=FULL returns. The default VFS does neither: its code for that has no effect. In
 // journal_mode=DELETE this costs one more sync for each commit. In TRUNCATE, PERSIST and
 // WAL it costs nothing more: the journal is kept, so its entry is synced only once.
 //

@@ -43,7 +43,7 @@ func (o *Options) spin() time.Duration {
 	return o.Spin
 }
 
-// System is a set of drivers that streams and listeners share. The drivers start with the
+// System is a set of drivers that connections and listeners share. The drivers start with the
 // first socket. When the last socket is closed, they stop and their resources are freed.
 // The drivers of the default system stop a second later, so that a program that dials
 // again and again does not start them each time. All methods may be called concurrently.

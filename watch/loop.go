@@ -349,7 +349,7 @@ type Hook struct {
 	stopped chan struct{}
 }
 
-// OnIdle has the loop call f before it sleeps, when there is no other work. f returns
+// OnIdle has the loop call f before it sleeps, when there is no other work. f reports
 // whether it has more to do: the loop then checks for other work, does it, and calls f
 // again. When all hooks have returned false the loop sleeps, and calls them again after the
 // next work. Hooks are called in the order in which they were added. A loop without idle

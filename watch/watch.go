@@ -115,8 +115,8 @@ const (
 )
 
 // New opens a watcher. If the options, or RINGSIDE_BACKEND, name a backend that cannot be
-// used, the error has the reason and, for a policy, the setting to change. On other systems
-// than Linux it matches errors.ErrUnsupported.
+// used, the error has the reason and, for a policy, the setting to change. On systems
+// other than Linux it matches errors.ErrUnsupported.
 func New(o Options) (*Watcher, error) {
 	if o.Batch <= 0 {
 		o.Batch = 1024

@@ -21,7 +21,7 @@
 // The calls for one connection never overlap. A callback that blocks delays all
 // connections of its loop. Longer work belongs in goroutines, which may call every method
 // of [Conn]. Writes from callbacks in one turn of the loop are sent together. A Write
-// from another goroutine is sent at once if the loop sleeps.
+// from another goroutine is sent at once if the loop sleeps, and otherwise in the next turn.
 //
 // A panic in a callback ends the process, as in any goroutine. With [Handler].OnPanic it
 // ends only the connection. runtime.Goexit, which testing's FailNow calls, always ends

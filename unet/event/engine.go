@@ -47,7 +47,7 @@ type Stats struct {
 	PacketsReceived uint64 `json:"packetsReceived"`
 	PacketsSent     uint64 `json:"packetsSent"`
 	Enters          uint64 `json:"enters"`    // calls of io_uring_enter
-	Completed       uint64 `json:"completed"` // completions that these calls returned
+	Completed       uint64 `json:"completed"` // completions reaped
 	Sleeps          uint64 `json:"sleeps"`    // how often a loop slept
 	// Rearms is how often a receive was started again. Reasons are that buffers had run
 	// out (Starved counts these), that reading was stopped for a while, and that the loop

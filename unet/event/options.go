@@ -109,7 +109,7 @@ type Options struct {
 	ListenConfig *net.ListenConfig
 	// TLS, if it is set, puts crypto/tls on the connections that the server accepts.
 	// Handshakes run in goroutines, for 10 seconds at most, and OnOpen is called after
-	// the handshake. The loops decrypt and encrypt. OnEOF is called after the peer's
+	// the handshake. The loops decrypt, and Write encrypts. OnEOF is called after the peer's
 	// close_notify. As with crypto/tls, it is also called if the stream ends between two
 	// records without close_notify. Close and CloseWrite send close_notify.
 	TLS *tls.Config
