@@ -24,12 +24,14 @@ const (
 	Range      = "range"      // a tenth of the table, by key
 	Lookups    = "lookups"    // rows by random keys, one after another
 	Contiguous = "contiguous" // all of a table whose rows were inserted in order
+	NoRowid    = "norowid"    // all of a WITHOUT ROWID table whose rows were inserted in random order
+	LargePages = "16k"        // scan, with pages of 16 KiB
 	// Make creates the databases for the other kinds.
 	Make = "make"
 )
 
 // ColdWork are the measured kinds of work.
-var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous}
+var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous, NoRowid, LargePages}
 
 // Cold reads a database that is not in the page cache.
 type Cold struct {
@@ -42,11 +44,18 @@ type Cold struct {
 	Seed uint64 `json:"seed"`
 }
 
-// These are the paths of the two databases in their directory.
-const (
-	Fragmented = "fragmented.db"
-	InOrder    = "contiguous.db"
-)
+// Fragmented is the path of the database of most kinds of work in its directory.
+const Fragmented = "fragmented.db"
+
+// path returns the path of the database that the work reads.
+func (c Cold) path() string {
+	name := Fragmented
+	switch c.What {
+	case Contiguous, NoRowid, LargePages:
+		name = c.What + ".db"
+	}
+	return filepath.Join(c.Base, name)
+}
 
 // MinRows is the smallest number of rows.
 const MinRows = 100
@@ -72,30 +81,42 @@ func (c Cold) run(ctx context.Context, engine, dir string) (measure.Sample, erro
 		return measure.Sample{}, c.make(ctx)
 	case Index:
 		return c.index(ctx, engine, dir)
-	case Contiguous:
-		return c.on(ctx, engine, filepath.Join(c.Base, InOrder))
 	}
-	return c.on(ctx, engine, filepath.Join(c.Base, Fragmented))
+	return c.on(ctx, engine)
 }
 
-// make creates both databases.
+// make creates the databases.
 func (c Cold) make(ctx context.Context) error {
 	keys := rand.New(rand.NewPCG(c.Seed, 0)).Perm(c.Rows)
-	if err := c.fill(ctx, Fragmented, func(i int) int64 { return int64(keys[i]) + 1 }); err != nil {
-		return err
+	for _, c.What = range []string{Scan, Contiguous, NoRowid, LargePages} {
+		key := func(i int) int64 { return int64(keys[i]) + 1 }
+		if c.What == Contiguous {
+			key = func(i int) int64 { return int64(i) + 1 }
+		}
+		if err := c.fill(ctx, key); err != nil {
+			return err
+		}
 	}
-	return c.fill(ctx, InOrder, func(i int) int64 { return int64(i) + 1 })
+	return nil
 }
 
-// fill creates one database.
-func (c Cold) fill(ctx context.Context, name string, key func(int) int64) (err error) {
-	conn, err := open(Default, filepath.Join(c.Base, name))
+// fill creates the database that the work reads.
+func (c Cold) fill(ctx context.Context, key func(int) int64) (err error) {
+	page, without := 4096, ""
+	switch c.What {
+	case LargePages:
+		page = 16384
+	case NoRowid:
+		without = " WITHOUT ROWID"
+	}
+	conn, err := open(Default, c.path())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	for _, sql := range []string{
-		"PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "BEGIN", "CREATE TABLE t(k INTEGER PRIMARY KEY, w INTEGER, v TEXT)",
+		fmt.Sprintf("PRAGMA page_size=%d", page), "PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "BEGIN",
+		"CREATE TABLE t(k INTEGER PRIMARY KEY, w INTEGER, v TEXT)" + without,
 	} {
 		if err := conn.Exec(sql); err != nil {
 			return err
@@ -128,7 +149,7 @@ func (c Cold) query() (q query, err error) {
 	n := int64(c.Rows)
 	q.args = []int64{0}
 	switch c.What {
-	case Scan, Contiguous:
+	case Scan, Contiguous, NoRowid, LargePages:
 		q.sql, q.want = "SELECT sum(w) FROM t", func(int64) int64 { return sum(1, n) }
 	case Range:
 		from, to := n*2/5, n/2
@@ -145,8 +166,9 @@ func (c Cold) query() (q query, err error) {
 	return q, err
 }
 
-// on runs the query on a database, once.
-func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, err error) {
+// on runs the query once.
+func (c Cold) on(ctx context.Context, engine string) (s measure.Sample, err error) {
+	path := c.path()
 	q, err := c.query()
 	if err != nil {
 		return s, err
@@ -178,7 +200,7 @@ func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, er
 			return s, fmt.Errorf("%s of %d: %d, not %d", strings.TrimSpace(q.sql), q.args[i], v, want)
 		}
 	}
-	if c.What == Scan || c.What == Contiguous {
+	if c.What != Range && c.What != Lookups {
 		s.Bytes = size
 	}
 	return s, nil
@@ -187,7 +209,7 @@ func (c Cold) on(ctx context.Context, engine, path string) (s measure.Sample, er
 // index creates an index in a copy of the database.
 func (c Cold) index(ctx context.Context, engine, dir string) (s measure.Sample, err error) {
 	path := filepath.Join(dir, Fragmented)
-	if err := copyFile(filepath.Join(c.Base, Fragmented), path); err != nil {
+	if err := copyFile(c.path(), path); err != nil {
 		return s, err
 	}
 	conn, err := Open(engine, path, Rollback)

@@ -100,8 +100,8 @@ func (o SQLiteOptions) Space() (dir string, bytes int64) {
 			bytes = max(bytes, int64(p.job.Tenants.Databases)*space)
 		}
 	}
-	if slices.Contains(o.Workloads, ColdWork) { // two databases and a copy of one, which stay until the end
-		bytes += 3 * rowSpace * int64(o.rows())
+	if slices.Contains(o.Workloads, ColdWork) { // four databases and a copy of one, which stay until the end
+		bytes += 5 * rowSpace * int64(o.rows())
 	}
 	return o.Dir, bytes
 }

@@ -114,7 +114,7 @@ func TestSQLitePoints(t *testing.T) {
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Connections: []int{7}}, map[string]int{TenantsWork: 4}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal"}}, map[string]int{TenantsWork: 18}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal-normal"}}, map[string]int{TenantsWork: 6}},
-		{SQLiteOptions{Workloads: []string{ColdWork}}, map[string]int{ColdWork: 5}},
+		{SQLiteOptions{Workloads: []string{ColdWork}}, map[string]int{ColdWork: 7}},
 		{SQLiteOptions{Workloads: []string{ColdWork}, Cold: []string{"index"}}, map[string]int{ColdWork: 1}},
 		{SQLiteOptions{Engines: []string{"memory"}}, map[string]int{SpeedWork: 1}},
 	} {
