@@ -215,7 +215,7 @@ func (h *host) explainDenied(feature string, d *deniedError) error {
 	reason := fmt.Sprintf("the kernel refuses it to this process (%v)", d)
 	if refusers(env.LSMs) != "" || env.Context != "" {
 		return &ForbiddenError{Feature: feature, Policy: PolicyLSM, Cause: d.cause,
-			Reason: reason + ", by a security module or for want of a capability", Remedy: moduleRemedy(env.LSMs)}
+			Reason: reason + ", by a security module or because a capability is missing", Remedy: moduleRemedy(env.LSMs)}
 	}
 	remedy := "give the process the capability that the kernel wants"
 	if feature == nameSQPoll {

@@ -23,7 +23,7 @@ import (
 // TestLittleLockedMemory runs as a user who may lock 64 KiB of memory, or none: fewer
 // buffers are registered, and everything else works.
 func TestLittleLockedMemory(t *testing.T) {
-	const unusedUID = 61_234 // a user who has locked nothing yet
+	const unusedUID = 61_234 // a user without locked memory
 	if !ringtest.InChild(t, nil) {
 		return
 	}

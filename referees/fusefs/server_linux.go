@@ -48,8 +48,7 @@ var Kinds = []string{
 // Byte returns the initial content of a file at an offset.
 func Byte(off int64) byte { return byte(off) ^ byte(off>>8)*3 ^ byte(off>>16)*5 }
 
-// initial returns the initial content of all files. Its capacity is its length, so that append
-// copies it.
+// initial returns the initial content of all files. Each file has a copy.
 var initial = sync.OnceValue(func() []byte {
 	p := make([]byte, Size)
 	for i := range p {
@@ -135,7 +134,7 @@ func (r *root) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs
 	if !ok || cache != "direct" && cache != "cached" {
 		return nil, syscall.ENOENT
 	}
-	n := &node{server: r.server, kind: kind, cached: cache == "cached", size: Size, content: initial()}
+	n := &node{server: r.server, kind: kind, cached: cache == "cached", size: Size, content: slices.Clone(initial())}
 	inode := r.NewPersistentInode(ctx, n, fs.StableAttr{Mode: syscall.S_IFREG})
 	r.AddChild(name, inode, true)
 	n.attr(&out.Attr)
@@ -152,7 +151,7 @@ type node struct {
 	mu      sync.Mutex
 	size    int64
 	reads   int
-	content []byte // also beyond size; not changed in place, because files share the initial one
+	content []byte // also beyond size
 }
 
 var (
@@ -262,7 +261,6 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, p []byte, off int64) (u
 	defer n.mu.Unlock()
 	end := off + int64(len(p))
 	n.upTo(end)
-	n.content = slices.Clone(n.content)
 	copy(n.content[off:], p)
 	n.size = max(n.size, end)
 	return uint32(len(p)), 0

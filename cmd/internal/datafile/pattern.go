@@ -45,15 +45,15 @@ func Fill(p []byte, seed uint64, off int64) {
 func fillUnit(unit []byte, seed uint64, off int64) {
 	state := seed ^ uint64(off)*0x9e3779b97f4a7c15
 	for i := 0; i < UnitSize; i += 8 {
-		binary.LittleEndian.PutUint64(unit[i:], splitmix(&state))
+		binary.LittleEndian.PutUint64(unit[i:], SplitMix(&state))
 	}
 	binary.LittleEndian.PutUint64(unit[stampSeed:], seed)
 	binary.LittleEndian.PutUint64(unit[stampOffset:], uint64(off))
 	binary.LittleEndian.PutUint32(unit[stampSum:], crc32.Checksum(unit[payload:], castagnoli))
 }
 
-// splitmix advances the state and returns the next value of the SplitMix64 sequence.
-func splitmix(state *uint64) uint64 {
+// SplitMix advances the state and returns the next value of the SplitMix64 sequence.
+func SplitMix(state *uint64) uint64 {
 	*state += 0x9e3779b97f4a7c15
 	z := *state
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -50,6 +50,9 @@ const (
 // Journals are all journal modes.
 var Journals = []string{Rollback, Persist, WAL, WALNormal}
 
+// UsesWAL reports whether journal is a mode with a write-ahead log.
+func UsesWAL(journal string) bool { return journal == WAL || journal == WALNormal }
+
 // Conn is a connection to a database. It belongs to one goroutine at a time.
 type Conn interface {
 	// Exec runs one statement to completion.
@@ -150,18 +153,17 @@ func open(engine, path string) (Conn, error) {
 
 // configure sets the options that all engines share, and checks the journal mode.
 func configure(c Conn, engine, journal string) error {
-	mode := map[string]string{Rollback: "delete", Persist: "persist", WAL: "wal", WALNormal: "wal"}[journal]
-	level, number := "FULL", int64(2)
-	if journal == WALNormal {
-		level, number = "NORMAL", 1
-	}
+	want, ok := map[string]struct {
+		mode        string
+		synchronous int64 // 1 is NORMAL, 2 is FULL
+	}{Rollback: {"delete", 2}, Persist: {"persist", 2}, WAL: {"wal", 2}, WALNormal: {"wal", 1}}[journal]
 	switch {
-	case mode == "":
+	case !ok:
 		return fmt.Errorf("unknown journal mode %q", journal)
 	case engine == Memory:
 		return nil
 	}
-	for _, sql := range []string{"PRAGMA busy_timeout=60000", "PRAGMA journal_mode=" + mode, "PRAGMA synchronous=" + level} {
+	for _, sql := range []string{"PRAGMA busy_timeout=60000", "PRAGMA journal_mode=" + want.mode, fmt.Sprint("PRAGMA synchronous=", want.synchronous)} {
 		if err := c.Exec(sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
@@ -170,7 +172,7 @@ func configure(c Conn, engine, journal string) error {
 		sql  string
 		want int64
 	}{
-		{"SELECT journal_mode='" + mode + "' FROM pragma_journal_mode", 1}, {"PRAGMA synchronous", number},
+		{"SELECT journal_mode='" + want.mode + "' FROM pragma_journal_mode", 1}, {"PRAGMA synchronous", want.synchronous},
 	} {
 		if err := expect(c, check.sql, check.want); err != nil {
 			return err

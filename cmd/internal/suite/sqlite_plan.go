@@ -148,22 +148,17 @@ func (o SQLiteOptions) speed() sqlitePoint {
 	if len(o.among(sqlitebench.Memory)) > 0 {
 		p.series = append(p.series, sqliteSeries{sqlitebench.Memory, sqlitebench.Memory, sqlitebench.Rollback})
 	}
-	engines := map[string][]string{
-		sqlitebench.Rollback: {sqlitebench.Default, sqlitebench.Plain, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn},
-		sqlitebench.WAL:      {sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log, sqlitebench.Modernc, sqlitebench.Mattn},
-	}
+	inWAL := []string{sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log, sqlitebench.Modernc, sqlitebench.Mattn}
+	others := []string{sqlitebench.Default, sqlitebench.Plain, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn}
 	for _, e := range []string{sqlitebench.NoDirSync, sqlitebench.Group} { // They are measured on request only.
 		if slices.Contains(o.Engines, e) {
-			engines[sqlitebench.Rollback] = append(engines[sqlitebench.Rollback], e)
+			others = append(others, e)
 		}
 	}
 	for _, journal := range orThese(o.Journals, sqlitebench.Rollback, sqlitebench.WAL) {
-		list := engines[journal]
-		switch journal {
-		case sqlitebench.Persist:
-			list = engines[sqlitebench.Rollback]
-		case sqlitebench.WALNormal:
-			list = engines[sqlitebench.WAL]
+		list := others
+		if sqlitebench.UsesWAL(journal) {
+			list = inWAL
 		}
 		for _, e := range o.among(slices.Clone(list)...) {
 			p.series = append(p.series, sqliteSeries{e + "-" + journal, e, journal})
@@ -243,7 +238,7 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 		p.params["writer"] = sqlitebench.WriterRate
 	}
 	own := []string{sqlitebench.Ringside, sqlitebench.Group}
-	if job.Journal == sqlitebench.WAL || job.Journal == sqlitebench.WALNormal {
+	if sqlitebench.UsesWAL(job.Journal) {
 		own[1] = sqlitebench.Log
 	}
 	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
@@ -130,7 +131,7 @@ func fillRecord(record []byte, seed, goroutine, number uint64) {
 	state := seed ^ goroutine<<48 ^ number
 	rest := record[recordNumber+8:]
 	for ; len(rest) >= 8; rest = rest[8:] {
-		binary.LittleEndian.PutUint64(rest, splitmix(&state))
+		binary.LittleEndian.PutUint64(rest, datafile.SplitMix(&state))
 	}
 	for i := range rest {
 		rest[i] = byte(number)

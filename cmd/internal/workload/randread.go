@@ -127,17 +127,8 @@ func newOffsets(seed uint64, goroutine, block int, span int64) offsets {
 }
 
 func (o *offsets) next() int64 {
-	block, _ := bits.Mul64(splitmix(&o.state), o.blocks)
+	block, _ := bits.Mul64(datafile.SplitMix(&o.state), o.blocks)
 	return int64(block) * int64(o.size)
-}
-
-// splitmix advances the state and returns the next value of the SplitMix64 sequence.
-func splitmix(state *uint64) uint64 {
-	*state += 0x9e3779b97f4a7c15
-	z := *state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }
 
 // alignedBuffer returns size bytes at an address that O_DIRECT accepts. Each page has been touched,
@@ -253,7 +244,7 @@ func burner(seed uint64) measure.Op {
 	return func() (int, error) {
 		var sum uint64
 		for range burnSteps {
-			sum ^= splitmix(&state)
+			sum ^= datafile.SplitMix(&state)
 		}
 		if sum == 0 && state == seed { // practically never; keeps the compiler from removing the loop
 			return 0, errors.New("the sequence has ended")

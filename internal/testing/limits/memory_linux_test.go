@@ -29,7 +29,7 @@ func TestLittleLockedMemory(t *testing.T) {
 		return
 	}
 	dir := directory(t)
-	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // a user who has locked nothing yet
+	ringtest.WithoutPrivileges(t, 1<<20+os.Getpid(), dir) // a user without locked memory
 	const limit = 64 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
