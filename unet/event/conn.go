@@ -527,38 +527,32 @@ func (c *Conn) handshakeFailed(err error) {
 	default:
 	}
 	if f := c.handler.OnHandshakeError; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c, err)
-		returned = true
+		c.run(func() { f(c, err) })
 	}
 }
 
-// guard is deferred by each call of the handler.
-func (c *Conn) guard(returned *bool) {
-	if *returned {
-		return
-	}
-	value, handle := recover(), c.handler.OnPanic
-	if value != nil && handle == nil {
-		panic(value) // on the same stack, so that the report shows it
-	}
-	c.mu.Lock()
-	c.fail(&HandlerError{value})
-	c.state.notified = true
-	c.mu.Unlock()
-	c.back.notify(c)
-	if value == nil {
-		c.back.exited(c)
-	} else {
-		handle(c, value)
-	}
-}
-
-// run calls f as a callback.
+// run calls f as a callback. f is on the stack.
 func (c *Conn) run(f func()) {
 	returned := false
-	defer c.guard(&returned)
+	defer func() {
+		if returned {
+			return
+		}
+		value, handle := recover(), c.handler.OnPanic
+		if value != nil && handle == nil {
+			panic(value) // on the same stack, so that the report shows it
+		}
+		c.mu.Lock()
+		c.fail(&HandlerError{value})
+		c.state.notified = true
+		c.mu.Unlock()
+		c.back.notify(c)
+		if value == nil {
+			c.back.exited(c)
+		} else {
+			handle(c, value)
+		}
+	}()
 	f()
 	returned = true
 }
@@ -566,33 +560,23 @@ func (c *Conn) run(f func()) {
 // callOnOpen, callOnData and callOnEOF call the handler with decrypted data.
 func (c *Conn) callOnOpen() {
 	if f := c.handler.OnOpen; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c)
-		returned = true
+		c.run(func() { f(c) })
 	}
 }
 
 // callOnData drops the data when everything is being aborted.
 func (c *Conn) callOnData(p []byte) {
 	if f := c.handler.OnData; f != nil && !c.server.aborting.Load() {
-		returned := false
-		defer c.guard(&returned)
-		f(c, p)
-		returned = true
+		c.run(func() { f(c, p) })
 	}
 }
 
 func (c *Conn) callOnEOF() bool {
 	f := c.handler.OnEOF
-	if f == nil {
-		return false
+	if f != nil {
+		c.run(func() { f(c) })
 	}
-	returned := false
-	defer c.guard(&returned)
-	f(c)
-	returned = true
-	return true
+	return f != nil
 }
 
 // chunk is memory with bytes to send. It belongs to one connection; from the submission

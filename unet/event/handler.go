@@ -89,19 +89,13 @@ func (c *Conn) onData(p []byte) {
 
 func (c *Conn) onWritable() {
 	if f := c.handler.OnWritable; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c)
-		returned = true
+		c.run(func() { f(c) })
 	}
 }
 
 func (c *Conn) onTimer() {
 	if f := c.handler.OnTimer; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c)
-		returned = true
+		c.run(func() { f(c) })
 	}
 }
 
@@ -142,14 +136,10 @@ func (c *Conn) onShutdown() bool {
 		return true
 	}
 	f := c.handler.OnShutdown
-	if f == nil {
-		return false
+	if f != nil {
+		c.run(func() { f(c) })
 	}
-	returned := false
-	defer c.guard(&returned)
-	f(c)
-	returned = true
-	return true
+	return f != nil
 }
 
 func (c *Conn) onClose(err error) {
@@ -161,9 +151,6 @@ func (c *Conn) onClose(err error) {
 		}
 	}
 	if f := c.handler.OnClose; f != nil {
-		returned := false
-		defer c.guard(&returned)
-		f(c, err)
-		returned = true
+		c.run(func() { f(c, err) })
 	}
 }
