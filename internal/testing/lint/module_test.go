@@ -30,9 +30,10 @@ func TestModuleOfYourOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, heading := range map[string]string{
-		"README.md":            "## Install\n",
-		"docs/guide-sqlite.md": "### In a module of your own\n",
-		"docs/metrics.md":      "### In a module of your own\n",
+		"README.md":             "## Install\n",
+		"docs/guide-sqlite.md":  "### In a module of your own\n",
+		"docs/guide-replica.md": "### In a module of your own\n",
+		"docs/metrics.md":       "### In a module of your own\n",
 	} {
 		t.Run(page, func(t *testing.T) { moduleOfYourOwn(t, root, page, heading) })
 	}
