@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +19,17 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// batchServer is the environment variable that makes the test binary an echo server of datagrams.
+// batchServer is the environment variable that makes the test binary an echo server of datagrams, or
+// of streams.
 const batchServer = "RINGSIDE_BATCH_SERVER"
 
 func init() {
 	if engine := os.Getenv(batchServer); engine != "" {
-		if err := serveBatches(engine); err != nil {
+		serve := serveBatches
+		if strings.HasPrefix(engine, streamServer) {
+			serve = serveStreams
+		}
+		if err := serve(engine); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -32,8 +37,7 @@ func init() {
 	}
 }
 
-// serveBatches echoes datagrams. It prints its address. For each line of its input it prints its
-// CPU time in nanoseconds.
+// serveBatches echoes datagrams. It prints its address and then answers like answerCPU.
 func serveBatches(engine string) error {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -60,12 +64,17 @@ func serveBatches(engine string) error {
 		go echoBatches(u)
 	}
 	fmt.Println(addr)
+	return answerCPU()
+}
+
+// answerCPU prints this process's CPU time in nanoseconds for each line of its input.
+func answerCPU() error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		var used syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		used, err := cpuTime()
+		if err != nil {
 			return err
 		}
-		fmt.Println(used.Utime.Nano() + used.Stime.Nano())
+		fmt.Println(used)
 	}
 	return nil
 }
