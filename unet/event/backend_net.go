@@ -574,7 +574,7 @@ func (g *goroutines) shutdown() {
 			c.bstate.signal()
 		}
 		for _, s := range g.packets {
-			_ = s.pc.SetReadDeadline(past)
+			s.leave()
 		}
 	})
 }

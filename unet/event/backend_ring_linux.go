@@ -892,7 +892,7 @@ func (l *ringLoop) packetReceived(s *loopSocket, e uring.CQE) {
 			if m.Flags&sys.MsgTrunc != 0 {
 				m.Payload = m.Payload[:maxPacket+1]
 			}
-			s.deliver(m.Name, m.Payload)
+			s.deliver(m.Name, m.Control, m.Payload)
 		}
 		return
 	}

@@ -51,6 +51,8 @@
 // [Server.ListenPacket] serves UDP and Unix datagram sockets on the loops, with or
 // without connections. [PacketHandler].OnPacket replies with [PacketConn.WriteTo]. On
 // io_uring each loop has one multishot receive for each socket, with separate buffers.
+// [PacketConn.WriteSegments] and [PacketConn.SetGRO] pass many datagrams of one size to
+// and from the kernel in one piece. [PacketConn.PauseRead] stops receiving.
 //
 // # TLS
 //

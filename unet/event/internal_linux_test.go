@@ -14,9 +14,12 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
@@ -445,5 +448,42 @@ func TestCancellationsArePaced(t *testing.T) {
 	await(t, "the time to repeat the cancellations has come", func() bool {
 		canceling, ending := paced()
 		return !canceling && !ending
+	})
+}
+
+// TestPacketSegmentsRefused sends segments on a socket without checksums, for which the
+// kernel refuses to cut messages: the datagrams are sent one by one, in order.
+func TestPacketSegmentsRefused(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		got, calls := make(chan []byte, 1000), new(atomic.Int32)
+		in := startPackets(t, "udp4", "127.0.0.1:0", gatherer(got, calls, false), o)
+		o.ListenConfig = &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+			var err error
+			if ctlErr := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, unix.SO_NO_CHECK, 1) }); ctlErr != nil {
+				return ctlErr
+			}
+			return err
+		}}
+		to, data := peerOf(in.LocalAddr()), random(20_500, 1)
+		write := func(c *PacketConn) {
+			for _, p := range [][]byte{data[:10_000], data[10_000:11_000], data[11_000:]} {
+				if n, err := c.WriteSegments(p, 1000, to); n != len(p) || err != nil {
+					t.Errorf("WriteSegments: %d, %v", n, err)
+				}
+			}
+		}
+		out := startPackets(t, "udp4", "127.0.0.1:0", PacketHandler{
+			OnPacket: func(c *PacketConn, _ Peer, _ []byte) { write(c) },
+			OnError:  func(_ *PacketConn, _ Peer, err error) { t.Error(err) },
+		}, o)
+		write(out)
+		receiveSegments(t, got, data, 1000)
+		if _, err := out.WriteTo([]byte("go"), peerOf(out.LocalAddr())); err != nil {
+			t.Fatal(err)
+		}
+		receiveSegments(t, got, data, 1000)
+		await(t, "nothing is pending, and the Stats count 43 datagrams", func() bool {
+			return out.Pending() == 0 && out.Server().Stats().PacketsSent == 43
+		})
 	})
 }

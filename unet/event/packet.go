@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -20,6 +21,11 @@ type PacketHandler struct {
 	// function returns. Datagrams that the function sends by [PacketConn.WriteTo] are
 	// sent together with the others of the same turn.
 	OnPacket func(c *PacketConn, from Peer, data []byte)
+	// OnSegments, if it is set, receives datagrams of one peer that the kernel has joined;
+	// see [PacketConn.SetGRO]. data holds datagrams of segment bytes, one after the other.
+	// The last may be shorter. The slice is valid until the function returns. Without
+	// OnSegments each of these datagrams is passed to OnPacket.
+	OnSegments func(c *PacketConn, from Peer, data []byte, segment int)
 	// OnError is called if a datagram that WriteTo had accepted was not sent. It is also
 	// called if a received datagram is not delivered because it is longer than 64 KiB.
 	OnError func(c *PacketConn, peer Peer, err error)
@@ -62,7 +68,11 @@ type PacketConn struct {
 
 // packetSocket is the backend's part of a PacketConn.
 type packetSocket interface {
-	writeTo(p []byte, to Peer) error
+	// writeTo sends or accepts datagrams of segment bytes, and returns the number of bytes
+	// sent or accepted. 0 means that p is one datagram.
+	writeTo(p []byte, segment int, to Peer) (int, error)
+	setGRO(on bool) error
+	setPaused(paused bool)
 	pending() int
 	close()
 }
@@ -176,11 +186,72 @@ func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandl
 // [Options].WriteLimit bytes are pending, the error is [ErrFull], and the datagram is not
 // accepted. If the receiver of a Unix socket has no room, the error is EAGAIN. After
 // Close the error is net.ErrClosed, in a *net.OpError.
-func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) {
-	if err := c.sock.writeTo(p, to); err != nil {
-		return 0, c.writeError(to, err)
+func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) { return c.WriteSegments(p, 0, to) }
+
+// WriteSegments sends datagrams of segment bytes, or accepts them for sending, like
+// [PacketConn.WriteTo]. p holds them one after the other, and the last may be shorter. If
+// segment is 0 or not smaller than len(p), p is one datagram. The kernel gets up to 64
+// datagrams in one piece (UDP_SEGMENT, Linux 4.18), which costs much less than one call
+// for each. Where the kernel refuses that, and with ModeNet, the datagrams are sent one by
+// one. A Unix socket has no segments. After an error the number returned is that of the
+// bytes of datagrams that were sent or accepted.
+func (c *PacketConn) WriteSegments(p []byte, segment int, to Peer) (int, error) {
+	if segment < 0 || segment >= len(p) {
+		segment = 0
 	}
-	return len(p), nil
+	var n int
+	err := errNoSegments
+	if segment == 0 || c.network != "unixgram" {
+		n, err = c.sock.writeTo(p, segment, to)
+	}
+	if err != nil {
+		return n, c.writeError(to, err)
+	}
+	return n, nil
+}
+
+var errNoSegments = errors.New("event: segments need a UDP socket: call WriteTo for each datagram")
+
+// SetGRO sets whether the kernel may join datagrams of one peer that have the same size
+// (UDP_GRO, Linux 5.0), up to 64 of them. It is off by default. To receive them joined
+// costs much less. The handler gets them by OnSegments or, without it, one by one. SetGRO
+// applies to the sockets of all loops for the same address. It has no effect with ModeNet.
+// Unix sockets do not support it.
+func (c *PacketConn) SetGRO(on bool) error {
+	for _, one := range c.all {
+		err := errNoSegments
+		if c.network != "unixgram" {
+			err = one.sock.setGRO(on)
+		}
+		if err != nil {
+			return &net.OpError{Op: "set", Net: c.network, Addr: c.local, Err: err}
+		}
+	}
+	return nil
+}
+
+// PauseRead stops calls of OnPacket and OnSegments until [PacketConn.ResumeRead], for the
+// sockets of all loops for the same address. Datagrams wait in the socket's receive buffer.
+// When it is full, UDP datagrams are lost, and the senders of Unix datagrams wait. Calls
+// that have begun in other goroutines continue. [Server.Shutdown] ends the pause.
+func (c *PacketConn) PauseRead() { c.setPaused(true) }
+
+// ResumeRead undoes [PacketConn.PauseRead].
+func (c *PacketConn) ResumeRead() { c.setPaused(false) }
+
+func (c *PacketConn) setPaused(paused bool) {
+	for _, one := range c.all {
+		one.sock.setPaused(paused)
+	}
+}
+
+// segments returns how many datagrams of segment bytes n bytes are. 0 means that they are
+// one datagram.
+func segments(n, segment int) int {
+	if segment == 0 {
+		return 1
+	}
+	return (n + segment - 1) / segment
 }
 
 // writeError returns an error of WriteTo.
@@ -269,6 +340,11 @@ type netSocket struct {
 	c  *PacketConn
 	g  *goroutines
 	pc net.PacketConn
+
+	mu      sync.Mutex
+	paused  bool
+	closed  bool      // by close
+	changed sync.Cond // of the fields above and g.leaving
 }
 
 // shareAddress implements engine.
@@ -283,6 +359,7 @@ func (g *goroutines) servePackets(all []*PacketConn, sockets []net.PacketConn) e
 	}
 	for i, c := range all {
 		s := &netSocket{c: c, g: g, pc: sockets[i]}
+		s.changed.L = &s.mu
 		c.sock = s
 		g.packets = append(g.packets, s)
 		g.wg.Go(func() { s.serve(make([]byte, maxPacket+1), mostEmptyReads) })
@@ -314,6 +391,10 @@ func (s *netSocket) serve(buf []byte, left int) {
 			s.end(err)
 			return
 		}
+		if !s.awaitResume() {
+			s.end(nil)
+			return
+		}
 		peer := peerOf(from)
 		if n > maxPacket {
 			s.failed(again, peer, errPacketTooLong)
@@ -328,6 +409,16 @@ func (s *netSocket) serve(buf []byte, left int) {
 			return
 		}
 	}
+}
+
+// awaitResume waits while reading is paused, and returns false if the socket was closed.
+func (s *netSocket) awaitResume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.paused && !s.closed && !s.g.leaving.Load() {
+		s.changed.Wait()
+	}
+	return !s.closed
 }
 
 func (s *netSocket) failed(exited func(), peer Peer, err error) {
@@ -348,18 +439,46 @@ func (s *netSocket) end(err error) {
 }
 
 // writeTo implements packetSocket. Package net waits for room.
-func (s *netSocket) writeTo(p []byte, to Peer) error {
+func (s *netSocket) writeTo(p []byte, segment int, to Peer) (n int, err error) {
 	addr := to.netAddr()
 	if addr == nil {
-		return errNoPeer
+		return 0, errNoPeer
 	}
-	if _, err := s.pc.WriteTo(p, addr); err != nil {
-		return err
+	if segment == 0 {
+		segment = len(p)
 	}
-	s.g.count.packetsSent.Add(1)
-	return nil
+	for more := true; more; more = n < len(p) {
+		one := p[n:min(n+segment, len(p))]
+		if _, err := s.pc.WriteTo(one, addr); err != nil {
+			return n, err
+		}
+		n += len(one)
+		s.g.count.packetsSent.Add(1)
+	}
+	return n, nil
+}
+
+func (s *netSocket) setGRO(bool) error { return nil }
+
+func (s *netSocket) setPaused(paused bool) {
+	s.mu.Lock()
+	s.paused = paused
+	s.mu.Unlock()
+	s.changed.Broadcast()
 }
 
 func (s *netSocket) pending() int { return 0 }
 
-func (s *netSocket) close() { _ = s.pc.Close() }
+func (s *netSocket) close() {
+	_ = s.pc.Close()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.changed.Broadcast()
+}
+
+// leave ends the pause of a shutdown, and the wait for a datagram.
+func (s *netSocket) leave() {
+	_ = s.pc.SetReadDeadline(past)
+	s.setPaused(false)
+}

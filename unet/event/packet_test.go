@@ -498,3 +498,287 @@ func TestPacketMapKey(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// gatherer is a handler that passes a copy of each datagram to a channel. calls counts the
+// calls.
+func gatherer(got chan<- []byte, calls *atomic.Int32, segments bool) PacketHandler {
+	h := PacketHandler{OnPacket: func(_ *PacketConn, _ Peer, p []byte) {
+		calls.Add(1)
+		got <- bytes.Clone(p)
+	}}
+	if segments {
+		h.OnSegments = func(_ *PacketConn, _ Peer, p []byte, size int) {
+			calls.Add(1)
+			for one := range slices.Chunk(p, size) {
+				got <- bytes.Clone(one)
+			}
+		}
+	}
+	return h
+}
+
+// TestPacketSegments sends segments from a goroutine and from a callback, and receives them
+// joined and not. No datagram is missing or changed, and they arrive in order.
+func TestPacketSegments(t *testing.T) {
+	data := random(20_500, 1)
+	const size, want = 1000, 21
+	overModes(t, func(t *testing.T, o Options) {
+		for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+			if pc, err := net.ListenPacket("udp", address); err != nil {
+				t.Logf("needs IPv6 on the loopback: %v", err)
+				continue
+			} else {
+				_ = pc.Close()
+			}
+			for _, gro := range []bool{false, true} {
+				for _, segments := range []bool{false, true} {
+					got, calls := make(chan []byte, 1000), new(atomic.Int32)
+					in := startPackets(t, "udp", address, gatherer(got, calls, segments), o)
+					if err := in.SetGRO(gro); err != nil {
+						t.Fatal(err)
+					}
+					to, sent := peerOf(in.LocalAddr()), make(chan error, 2)
+					write := func(c *PacketConn) {
+						n, err := c.WriteSegments(data, size, to)
+						if err == nil && n != len(data) {
+							err = fmt.Errorf("WriteSegments returned %d", n)
+						}
+						sent <- err
+					}
+					out := startPackets(t, "udp", address, PacketHandler{OnPacket: func(c *PacketConn, _ Peer, _ []byte) { write(c) }}, o)
+					write(out)
+					receiveSegments(t, got, data, size)
+					if _, err := out.WriteTo([]byte("go"), peerOf(out.LocalAddr())); err != nil {
+						t.Fatal(err)
+					}
+					receiveSegments(t, got, data, size)
+					for range 2 {
+						if err := receive(t, "return of WriteSegments", sent); err != nil {
+							t.Error(err)
+						}
+					}
+					most := int32(2 * want)
+					if gro && segments && o.Mode != ModeNet {
+						most = 4
+					}
+					if n := calls.Load(); n > most {
+						t.Errorf("%s, joined %v, OnSegments %v: %d calls", address, gro, segments, n)
+					}
+					if n := in.Server().Stats().PacketsReceived; n != 2*want {
+						t.Errorf("%d datagrams were received", n)
+					}
+					await(t, "the Stats count 43 datagrams", func() bool { return out.Server().Stats().PacketsSent == 2*want+1 })
+					_, _ = in.Server().Close(), out.Server().Close()
+				}
+			}
+		}
+	})
+}
+
+// receiveSegments receives the datagrams of data.
+func receiveSegments(t *testing.T, got <-chan []byte, data []byte, size int) {
+	t.Helper()
+	for i := 0; len(data) > 0; i++ {
+		want := data[:min(size, len(data))]
+		if p := receive(t, "datagram", got); !bytes.Equal(p, want) {
+			t.Fatalf("datagram %d has %d bytes, or wrong data, want %d", i, len(p), len(want))
+		}
+		data = data[len(want):]
+	}
+}
+
+// TestPacketSegmentSizes sends segments of all kinds of sizes between single datagrams.
+func TestPacketSegmentSizes(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		got, calls := make(chan []byte, 1000), new(atomic.Int32)
+		in := startPackets(t, "udp", "127.0.0.1:0", gatherer(got, calls, false), o)
+		out := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o)
+		to := peerOf(in.LocalAddr())
+		for _, c := range []struct{ n, size int }{
+			{0, 0}, {0, 7}, {10, -1}, {10, 0}, {10, 10}, {10, 11}, {10, 9}, {150, 1}, {64, 1}, {65, 1},
+			{70_000, 1400}, {30_000, 30_000}, {60_000, 30_000},
+		} {
+			data := random(c.n, uint64(c.n+c.size))
+			if n, err := out.WriteSegments(data, c.size, to); n != c.n || err != nil {
+				t.Fatalf("%+v: %d, %v", c, n, err)
+			}
+			if _, err := out.WriteTo([]byte("between"), to); err != nil {
+				t.Fatal(err)
+			}
+			if c.size <= 0 || c.n == 0 {
+				c.size = max(c.n, 1)
+			}
+			if c.n == 0 {
+				if p := receive(t, "datagram", got); len(p) != 0 {
+					t.Errorf("%d bytes", len(p))
+				}
+			}
+			receiveSegments(t, got, data, c.size)
+			receiveSegments(t, got, []byte("between"), 7)
+		}
+		await(t, "nothing is pending", func() bool { return out.Pending() == 0 })
+		if _, err := out.WriteSegments(make([]byte, 200_000), 70_000, to); runtime.GOOS == "linux" && !errors.Is(err, syscall.EMSGSIZE) {
+			t.Errorf("datagrams that are too long: %v", err)
+		}
+	})
+}
+
+// TestPacketSegmentsOfUnix checks the errors of a Unix socket.
+func TestPacketSegmentsOfUnix(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Unix datagram sockets")
+	}
+	overModes(t, func(t *testing.T, o Options) {
+		got, calls := make(chan []byte, 10), new(atomic.Int32)
+		c := startPackets(t, "unixgram", filepath.Join(t.TempDir(), "s"), gatherer(got, calls, true), o)
+		to := peerOf(c.LocalAddr())
+		var oe *net.OpError
+		if _, err := c.WriteSegments([]byte("abc"), 2, to); !errors.Is(err, errNoSegments) || !errors.As(err, &oe) {
+			t.Errorf("WriteSegments: %v", err)
+		}
+		if err := c.SetGRO(true); !errors.Is(err, errNoSegments) || !errors.As(err, &oe) {
+			t.Errorf("SetGRO: %v", err)
+		}
+		if n, err := c.WriteSegments([]byte("abc"), 3, to); n != 3 || err != nil {
+			t.Errorf("one datagram: %d, %v", n, err)
+		}
+		receiveSegments(t, got, []byte("abc"), 3)
+	})
+}
+
+// TestPacketPause pauses in a callback, with more datagrams waiting, some of them joined.
+// The handler gets none of them before ResumeRead, Shutdown delivers them, and Close does
+// not.
+func TestPacketPause(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, how := range []string{"ResumeRead", "Shutdown", "Close"} {
+			for _, gro := range []bool{false, true} {
+				t.Run(fmt.Sprint(how, ", joined ", gro), func(t *testing.T) { pausePackets(t, o, how, gro) })
+			}
+		}
+	})
+}
+
+func pausePackets(t *testing.T, o Options, how string, gro bool) {
+	o.Loops = 1
+	var paused, ended atomic.Bool // Shutdown ends the pause
+	got, calls, closed := make(chan []byte, 1000), new(atomic.Int32), make(chan struct{}, 10)
+	gather := gatherer(got, calls, false).OnPacket
+	c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{
+		OnPacket: func(c *PacketConn, from Peer, p []byte) {
+			if paused.Load() && !ended.Load() {
+				t.Errorf("OnPacket was called while reading was paused")
+			}
+			if string(p) == "stop" {
+				paused.Store(true)
+				c.PauseRead()
+			}
+			gather(c, from, p)
+		},
+		OnClose: func(*PacketConn, error) { closed <- struct{}{} },
+	}, o)
+	if err := c.SetGRO(gro); err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Server().ListenPacket("udp", "127.0.0.1:0", echoPackets(t)) // of the same loop
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc, to := packetClient(t, "udp", "127.0.0.1:0"), peerOf(c.LocalAddr())
+	data := random(20_000, 1)
+	copy(data[3000:], "stop")
+	copy(data[9000:], "stop") // in what is delivered after the first pause
+	want := slices.Collect(slices.Chunk(data, 1000))
+	want[3], want[9] = []byte("stop"), []byte("stop")
+	out := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o)
+	for _, part := range []struct{ at, end int }{{0, 3}, {3, 4}, {4, 9}, {9, 10}, {10, 20}} {
+		p := data[part.at*1000 : part.end*1000]
+		if part.end == part.at+1 {
+			p = p[:4]
+		}
+		if _, err := out.WriteSegments(p, 1000, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "all was sent", func() bool { return out.Pending() == 0 })
+	turns := func() { // The loop waits and works several times.
+		t.Helper()
+		for range 20 {
+			if _, err := pc.WriteTo([]byte("turn"), other.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := pc.ReadFrom(make([]byte, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	next := func(want [][]byte) {
+		t.Helper()
+		for i, w := range want {
+			if p := receive(t, fmt.Sprintf("datagram %d of %d", i, len(want)), got); !bytes.Equal(p, w) {
+				t.Fatalf("datagram %d of %d has %d bytes, want %d", i, len(want), len(p), len(w))
+			}
+		}
+	}
+	next(want[:4])
+	turns()
+	paused.Store(false)
+	switch how {
+	case "ResumeRead":
+		c.ResumeRead()
+		next(want[4:10])
+		turns()
+		paused.Store(false)
+		c.ResumeRead()
+		next(want[10:])
+	case "Shutdown":
+		ended.Store(true)
+		done := make(chan error, 1)
+		go func() { done <- c.Server().Shutdown(context.Background()) }()
+		if err := receive(t, "end of Shutdown", done); err != nil {
+			t.Error(err)
+		}
+		next(want[4:])
+	case "Close":
+		paused.Store(true)
+		_ = c.Close()
+		receive(t, "OnClose", closed)
+	}
+	if len(got) != 0 {
+		t.Errorf("%d datagrams too many", len(got))
+	}
+}
+
+// TestPacketGoexit ends the goroutine in each call, while more datagrams have been received,
+// some of them joined: each is delivered.
+func TestPacketGoexit(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		for _, gro := range []bool{false, true} {
+			got, calls := make(chan []byte, 1000), new(atomic.Int32)
+			first, released := make(chan struct{}, 1), make(chan struct{})
+			release := sync.OnceFunc(func() { close(released) })
+			gather := gatherer(got, calls, false).OnPacket
+			c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{OnPacket: func(c *PacketConn, from Peer, p []byte) {
+				if gather(c, from, p); calls.Load() == 1 {
+					first <- struct{}{}
+					<-released
+				}
+				runtime.Goexit()
+			}}, o)
+			t.Cleanup(release) // before the server closes, if the test fails
+			if err := c.SetGRO(gro); err != nil {
+				t.Fatal(err)
+			}
+			out, to := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o), peerOf(c.LocalAddr())
+			data := random(30_000, 1)
+			for part := range slices.Chunk(data, 5000) {
+				if _, err := out.WriteSegments(part, 1000, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			receive(t, "datagram", first)
+			release()
+			receiveSegments(t, got, data, 1000)
+		}
+	})
+}

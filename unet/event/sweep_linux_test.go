@@ -434,7 +434,16 @@ func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
 		var failed atomic.Value
 		ended := make(chan struct{})
 		h := PacketHandler{
-			OnPacket: func(c *PacketConn, from Peer, p []byte) { _, _ = c.WriteTo(p, from) },
+			OnPacket: func(c *PacketConn, from Peer, p []byte) {
+				self := peerOf(c.LocalAddr())
+				if from == self {
+					return
+				}
+				_, _ = c.WriteTo(p, from)
+				if network == "udp" {
+					_, _ = c.WriteSegments(p, len(p)/2, self)
+				}
+			},
 			OnClose: func(_ *PacketConn, err error) {
 				closed.Add(1)
 				if err != nil {
@@ -457,6 +466,13 @@ func sweptPackets(network, dir string, o Options) func(*faultsweep.Trial) {
 			t.Judge("the server", s.Close())
 			return
 		}
+		if network == "udp" {
+			if err := c.SetGRO(true); !errors.Is(err, net.ErrClosed) { // the socket may have failed already
+				t.Judge("SetGRO", err)
+			}
+		}
+		c.PauseRead()
+		c.ResumeRead()
 		buf := make([]byte, 2000)
 		armed := true
 		exchange := func(p []byte) bool {
@@ -623,7 +639,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "enroll, netpoller", Syscalls: true, Run: sweptEnroll(netpoller), Most: 1},
 		{Name: "enroll, epoll", Run: sweptEnroll(epoll), Instead: waits, Most: 1},
 		{Name: "packets, thread", Run: sweptPackets("udp", dir, thread), Opened: true, Most: 1,
-			Covers: "Server.ListenPacket PacketConn.WriteTo PacketConn.Close Server.EnrollPacket"},
+			Covers: "Server.ListenPacket PacketConn.WriteTo PacketConn.WriteSegments PacketConn.SetGRO PacketConn.PauseRead PacketConn.ResumeRead PacketConn.Close Server.EnrollPacket"},
 		{Name: "packets, netpoller", Run: sweptPackets("udp", dir, netpoller), Opened: true, Most: 1},
 		{Name: "packets, epoll", Run: sweptPackets("udp", dir, epoll), Opened: true, Most: 1},
 		{Name: "packets, unix, epoll", Run: sweptPackets("unixgram", dir, epoll), Opened: true, Most: 1},
