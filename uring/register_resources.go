@@ -28,9 +28,9 @@ func int32s(fds []int) []int32 {
 // RegisterFiles fills the ring's fixed file table; -1 leaves a slot empty. The table
 // keeps the files open, so the descriptors may be closed. (5.1)
 //
-// With tags, one for each slot, a completion with the user data of a tag that is not 0
-// arrives when its file has left the table and the kernel is done with it. Before 6.13 only an
-// update causes one, not [Ring.UnregisterFiles], which waits instead. (tags: 5.13)
+// tags, if there are any, has a tag for each slot. When the file has left the table and the kernel no longer
+// uses it, a completion arrives whose user data is its tag; a tag of 0 asks for none. Before
+// 6.13 such completions follow only an update: [Ring.UnregisterFiles] waits instead. (tags: 5.13)
 func (r *Ring) RegisterFiles(fds []int, tags ...uint64) error {
 	table := int32s(fds)
 	if len(tags) > 0 {
@@ -60,7 +60,7 @@ func (r *Ring) UpdateFiles(first int, fds []int, tags ...uint64) (int, error) {
 	return n, err
 }
 
-// UnregisterFiles drops the table; slots in use by operations in flight live
+// UnregisterFiles drops the table; slots in use by operations in flight stay
 // until those end. Kernels before 6.13 wait for that here. (5.1)
 func (r *Ring) UnregisterFiles() error {
 	_, err := r.register(OpUnregisterFiles, nil, 0)
@@ -127,9 +127,9 @@ func iovecs(bufs [][]byte) []Iovec {
 // nil buffer leaves a slot empty (5.13). Memory outside of Go's heap avoids pinning
 // heap pages for good. (5.1)
 //
-// With tags, one for each buffer, a completion with the user data of a tag that is not 0
-// arrives when its buffer has left the table and the kernel is done with it. Before 6.13 only an
-// update causes one, not [Ring.UnregisterBuffers], which waits instead. (tags: 5.13)
+// tags, if there are any, has a tag for each buffer. When the buffer has left the table and the kernel no longer
+// uses it, a completion arrives whose user data is its tag; a tag of 0 asks for none. Before
+// 6.13 such completions follow only an update: [Ring.UnregisterBuffers] waits instead. (tags: 5.13)
 func (r *Ring) RegisterBuffers(bufs [][]byte, tags ...uint64) error {
 	iov := iovecs(bufs)
 	if len(tags) > 0 {
