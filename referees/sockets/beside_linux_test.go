@@ -49,9 +49,10 @@ func serveStreams(engine string) error {
 	return answerCPU()
 }
 
+var streamEngines = map[string]unet.Mode{"net": unet.ModeNet, "ring": unet.ModeRing, "plain": unet.ModePlain}
+
 func listenStreams(engine string) (net.Listener, error) {
-	modes := map[string]unet.Mode{"net": unet.ModeNet, "ring": unet.ModeRing, "plain": unet.ModePlain}
-	s, err := unet.NewSystem(unet.Options{Mode: modes[engine]})
+	s, err := unet.NewSystem(unet.Options{Mode: streamEngines[engine]})
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +108,7 @@ func BenchmarkDial(b *testing.B) {
 func BenchmarkBesideComputation(b *testing.B) {
 	for _, engine := range []string{"net", "ring", "plain"} {
 		b.Run(engine, func(b *testing.B) {
+			system(b, streamEngines[engine]) // skips if the mode cannot be used
 			addr := startBatchServer(b, streamServer+engine+"+compute").addr
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()

@@ -35,7 +35,7 @@ func forEach(t *testing.T, f func(t *testing.T, s *unet.System, network, address
 	}
 }
 
-func system(t *testing.T, mode unet.Mode) *unet.System {
+func system(t testing.TB, mode unet.Mode) *unet.System {
 	t.Helper()
 	s, err := unet.NewSystem(unet.Options{Mode: mode})
 	if err != nil {
