@@ -81,7 +81,7 @@ func NewSystem(o Options) (*System, error) {
 	case ModeNet:
 		s.reason = errAskedForNet.Error()
 	default:
-		err = fmt.Errorf("unet: unknown mode %v: want auto, io_uring, plain or net", o.Mode)
+		return nil, fmt.Errorf("unet: unknown mode %v: want auto, io_uring, plain or net", o.Mode)
 	}
 	switch {
 	case err == nil:

@@ -20,8 +20,11 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s prints as %s", c.name, got)
 		}
 	}
-	if _, err := unet.NewSystem(unet.Options{Mode: 9}); err == nil {
-		t.Error("a mode that does not exist was accepted")
+	for _, mode := range []unet.Mode{9, features.ModeEpoll} {
+		want := "unet: unknown mode " + mode.String() + ": want auto, io_uring, plain or net"
+		if _, err := unet.NewSystem(unet.Options{Mode: mode}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 
