@@ -4,6 +4,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/trace"
 	"slices"
 	"strings"
 	"sync"
@@ -207,6 +209,9 @@ type job struct {
 // ApplyBatch applies entries. It applies the transactions of each database in order, and those
 // of different databases concurrently.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	if f.opts.Trace {
+		defer trace.StartRegion(context.Background(), "replica.apply").End()
+	}
 	jobs := make(map[*database][]job)
 	flush := func() {
 		f.run(jobs)
@@ -356,6 +361,9 @@ type snapshot struct {
 
 // Persist makes changes since the last snapshot durable, and writes the manifest.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	if s.n.opts.Trace {
+		defer trace.StartRegion(context.Background(), "replica.snapshot").End()
+	}
 	err := s.n.syncFiles()
 	if err == nil {
 		err = json.NewEncoder(sink).Encode(s.m)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,11 @@ type Options struct {
 
 	// Logger receives elections, repairs and failures. nil means slog.Default().
 	Logger *slog.Logger
+	// Trace adds regions of package runtime/trace: "replica.commit" while a transaction waits
+	// for its commit, "replica.apply" for entries of the log that are applied, and
+	// "replica.snapshot" for a snapshot. It gives the goroutines of the node the labels
+	// ringside=replica and node=ID of package runtime/pprof.
+	Trace bool
 
 	disk          disk                  // for tests
 	around        func(network) network // for tests
@@ -216,7 +222,21 @@ var vfsNumber atomic.Uint64
 // leader yet: WaitLeader waits for one.
 func Open(o Options) (*Node, error) { return openNode(o, noBug) }
 
-func openNode(o Options, bug seededBug) (_ *Node, err error) {
+func openNode(o Options, bug seededBug) (n *Node, err error) {
+	if !o.Trace {
+		return startNode(o, bug)
+	}
+	opened := make(chan struct{})
+	go func() { // the goroutines that it starts inherit its labels
+		defer close(opened)
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("ringside", "replica", "node", o.ID)))
+		n, err = startNode(o, bug)
+	}()
+	<-opened
+	return n, err
+}
+
+func startNode(o Options, bug seededBug) (_ *Node, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}

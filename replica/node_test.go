@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
+	"runtime/trace"
 	"strings"
 	"testing"
 	"time"
@@ -277,4 +280,35 @@ func TestLongReaders(t *testing.T) {
 		}
 	}
 	c.judge()
+}
+
+// TestTrace checks that the execution trace has the regions, and a goroutine profile the
+// labels, exactly when the option is set.
+func TestTrace(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	for _, on := range []bool{false, true} {
+		c.base.Trace = on
+		c.stop("a")
+		c.start("a")
+		leader := c.leader()
+		var profile, events bytes.Buffer
+		must(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+		if err := trace.Start(&events); err != nil {
+			t.Skipf("needs an execution trace, but one is already running: %v", err)
+		}
+		func() {
+			defer trace.Stop()
+			execAll(t, open(t, leader, "db"), "CREATE TABLE IF NOT EXISTS t(x)", "INSERT INTO t VALUES(1)")
+			must(t, leader.raft.Snapshot().Error())
+		}()
+		if got := strings.Contains(profile.String(), `"node":"a", "ringside":"replica"`); got != on {
+			t.Errorf("Trace %v: labels in the profile: %v", on, got)
+		}
+		for _, region := range []string{"replica.commit", "replica.apply", "replica.snapshot"} {
+			// Names of functions begin alike; the length precedes a string.
+			if got := bytes.Contains(events.Bytes(), append([]byte{byte(len(region))}, region...)); got != on {
+				t.Errorf("Trace %v: %s in the trace: %v", on, region, got)
+			}
+		}
+	}
 }

@@ -3,10 +3,12 @@
 package replica
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/trace"
 	"slices"
 	"strings"
 
@@ -281,6 +283,9 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	f.forget()
 	if cap(buf) <= 1<<20 {
 		defer func() { f.buf = buf[:0] }()
+	}
+	if f.db.node.opts.Trace {
+		defer trace.StartRegion(context.Background(), "replica.commit").End()
 	}
 	err := f.db.commit(base, buf, last, func(frames []byte) error {
 		_, err := f.File.WriteAt(frames, base)

@@ -3,8 +3,10 @@
 package sqlitevfs
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
+	"runtime/trace"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
@@ -189,6 +191,9 @@ func (f *file) id() identity {
 // sync makes the file's data durable. all reports whether the whole file system was
 // synced.
 func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
+	if f.options().Trace {
+		defer trace.StartRegion(context.Background(), "sqlitevfs.sync").End()
+	}
 	f.db.count(func(c *counters) { c.syncs.Add(1) })
 	if err := f.frames.flush(f.File); err != nil {
 		return false, err
@@ -199,6 +204,9 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 			return false, err
 		}
 		if wal != nil {
+			if f.options().Trace {
+				defer trace.StartRegion(context.Background(), "sqlitevfs.commit").End()
+			}
 			shared := func() error { _, err := f.syncData(); return err }
 			if f.fd < 0 {
 				shared = nil

@@ -139,6 +139,11 @@ type Options struct {
 	Base string
 	// Logger receives failed syncs and replayed commits; nil means slog.Default().
 	Logger *slog.Logger
+	// Trace adds regions of package runtime/trace: "sqlitevfs.sync" for each sync of a file,
+	// "sqlitevfs.commit" for a commit to the log, and "sqlitevfs.prefetch" for each call that
+	// fetches pages ahead. It gives the goroutine of a log that the VFS opens the label
+	// ringside=sqlitevfs of package runtime/pprof.
+	Trace bool
 }
 
 func (o *Options) check() error {

@@ -2,7 +2,11 @@
 
 package sqlitevfs
 
-import "sync/atomic"
+import (
+	"context"
+	"runtime/trace"
+	"sync/atomic"
+)
 
 // ask makes the kernel read a page, unless the page was already requested.
 func (pf *prefetcher) ask(page uint32) {
@@ -42,6 +46,9 @@ func (pf *prefetcher) dropUnread() {
 
 // get makes the kernel read n adjacent pages.
 func (pf *prefetcher) get(page uint32, n int) {
+	if pf.f.options().Trace {
+		defer trace.StartRegion(context.Background(), "sqlitevfs.prefetch").End()
+	}
 	willNeed(descriptor(pf.fd), int64(page-1)*int64(pf.page), int64(n)*int64(pf.page))
 }
 

@@ -3,12 +3,16 @@
 package sqlitevfs
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime/pprof"
+	"runtime/trace"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -227,4 +231,39 @@ func TestPrefetchWithWriters(t *testing.T) {
 		wantQuery(t, c, whole, want)
 	}
 	wantQuery(t, c, "PRAGMA integrity_check", "ok")
+}
+
+// TestTrace checks that the execution trace has the regions, and a goroutine profile the
+// label, exactly when the option is set.
+func TestTrace(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		scanned := table(t, true, 20_000, 4096, 300)
+		name := register(t, Options{GroupLog: On, Prefetch: On, Trace: on})
+		var profile, events bytes.Buffer
+		if err := trace.Start(&events); err != nil {
+			t.Skipf("needs an execution trace, but one is already running: %v", err)
+		}
+		func() {
+			defer trace.Stop()
+			c := connect(t, dbFile(t), name)
+			defer c.Close()
+			execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(x); INSERT INTO t VALUES(1); INSERT INTO t VALUES(2)")
+			if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+				t.Fatal(err)
+			}
+			evict(t, scanned)
+			scan := connect(t, scanned, name)
+			defer scan.Close()
+			query(t, scan, "SELECT sum(length(x)) FROM t")
+		}()
+		if got := strings.Contains(profile.String(), `"ringside":"sqlitevfs"`); got != on {
+			t.Errorf("Trace %v: a label in the profile: %v", on, got)
+		}
+		for _, region := range []string{"sqlitevfs.sync", "sqlitevfs.commit", "sqlitevfs.prefetch"} {
+			// Names of functions begin alike; the length precedes a string.
+			if got := bytes.Contains(events.Bytes(), append([]byte{byte(len(region))}, region...)); got != on {
+				t.Errorf("Trace %v: %s in the trace: %v", on, region, got)
+			}
+		}
+	}
 }

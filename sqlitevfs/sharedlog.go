@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"syscall"
 
@@ -217,7 +219,7 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 		return l, nil
 	}
 	how.Ways = waysOf(key)
-	l, report, err := grouplog.Open(key.dir, how)
+	l, report, err := openLog(key.dir, how, o.Trace)
 	before := logs.pending[key]
 	if delete(logs.pending, key); report.Pending() != nil {
 		logs.pending[key] = &report
@@ -229,6 +231,21 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	s := &sharedLog{log: l, key: key, refs: 1}
 	logs.open[key] = s
 	return s, nil
+}
+
+// openLog opens a log. With trace its goroutine has the labels of Options.Trace.
+func openLog(dir string, how grouplog.Options, trace bool) (l *grouplog.Log, report grouplog.Report, err error) {
+	if !trace {
+		return grouplog.Open(dir, how)
+	}
+	opened := make(chan struct{})
+	go func() { // the goroutine that it starts inherits its labels
+		defer close(opened)
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("ringside", "sqlitevfs")))
+		l, report, err = grouplog.Open(dir, how)
+	}()
+	<-opened
+	return l, report, err
 }
 
 // replayed writes the results and failures of a replay to the logger, except those that were
