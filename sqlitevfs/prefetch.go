@@ -44,6 +44,7 @@ type prefetcher struct {
 
 	fd     *os.File // for fetching
 	failed bool     // fd could not be opened
+	traces bool     // Options.Trace
 }
 
 // newPrefetcher returns nil where pages cannot be fetched, or the options forbid it.
@@ -55,7 +56,7 @@ func newPrefetcher(f *file, o Options) *prefetcher {
 		f.db.noPrefetch.Store(new("needs Linux and the files of the default VFS"))
 		return nil
 	}
-	pf := &prefetcher{f: f, depth: o.PrefetchDepth, room: o.PrefetchBytes, on: true}
+	pf := &prefetcher{f: f, depth: o.PrefetchDepth, room: o.PrefetchBytes, on: true, traces: o.Trace}
 	if pf.depth == 0 {
 		pf.depth = defaultDepth
 	}

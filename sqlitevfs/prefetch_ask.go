@@ -46,7 +46,7 @@ func (pf *prefetcher) dropUnread() {
 
 // get makes the kernel read n adjacent pages.
 func (pf *prefetcher) get(page uint32, n int) {
-	if pf.f.options().Trace {
+	if pf.traces {
 		defer trace.StartRegion(context.Background(), "sqlitevfs.prefetch").End()
 	}
 	willNeed(descriptor(pf.fd), int64(page-1)*int64(pf.page), int64(n)*int64(pf.page))

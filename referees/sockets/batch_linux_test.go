@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/unet/event"
 )
 
 // batchServer is the environment variable that makes the test binary an echo server of datagrams, or
@@ -62,6 +63,22 @@ func serveBatches(engine string) error {
 			return err
 		}
 		go echoBatches(u)
+	case "event", "event-segments":
+		s, err := event.New(nil, event.Handler{}, event.Options{Loops: 1})
+		if err != nil {
+			return err
+		}
+		h := event.PacketHandler{OnPacket: func(c *event.PacketConn, from event.Peer, p []byte) { _, _ = c.WriteTo(p, from) }}
+		if engine == "event-segments" {
+			h.OnSegments = func(c *event.PacketConn, from event.Peer, p []byte, size int) { _, _ = c.WriteSegments(p, size, from) }
+		}
+		pc, err := s.EnrollPacket(c, h)
+		if err != nil {
+			return err
+		}
+		if err := pc.SetGRO(engine == "event-segments"); err != nil {
+			return err
+		}
 	}
 	fmt.Println(addr)
 	return answerCPU()
@@ -151,6 +168,50 @@ func BenchmarkDatagrams(b *testing.B) {
 				b.ReportMetric(float64(used)/float64(n), "server-ns/datagram")
 			})
 		}
+	}
+}
+
+// BenchmarkSegments measures echo servers of package event in processes of their own with bursts of
+// 40 datagrams of 1200 bytes: received and sent one by one, and in one piece. The client is the same.
+func BenchmarkSegments(b *testing.B) {
+	const size, burst = 1200, 40
+	for _, engine := range []string{"event", "event-segments"} {
+		b.Run(engine, func(b *testing.B) {
+			s := startBatchServer(b, engine)
+			addr, err := net.ResolveUDPAddr("udp4", s.addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, err := unet.DialUDP("udp4", nil, addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.SetGRO(true); err != nil {
+				b.Fatal(err)
+			}
+			out, in := []unet.Packet{{Data: make([]byte, burst*size), Segment: size}}, []unet.Packet{{Data: make([]byte, 1<<16)}}
+			round := func() {
+				_ = c.SetReadDeadline(time.Now().Add(patience))
+				if _, err := c.WriteBatch(out); err != nil {
+					b.Fatal(err)
+				}
+				for got := 0; got < burst*size; got += in[0].N {
+					if _, err := c.ReadBatch(in); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			round() // warms up
+			before, n, begin := s.cpu(b), 0, time.Now()
+			for b.Loop() {
+				round()
+				n += burst
+			}
+			took, used := time.Since(begin), s.cpu(b)-before
+			b.ReportMetric(float64(n)/took.Seconds(), "datagrams/s")
+			b.ReportMetric(float64(used)/float64(n), "server-ns/datagram")
+		})
 	}
 }
 
