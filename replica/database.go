@@ -92,7 +92,7 @@ func (db *database) load() error {
 		db.missed = false
 		if err != nil || total != db.pos.Sum {
 			db.node.log.Info("replica: fetching a database", "database", db.name)
-			db.stopServing(errors.New("it does not have the state of the snapshot yet"))
+			db.stopServing(errors.New("this node does not have the state of the snapshot yet"))
 			return db.broken
 		}
 	}
@@ -272,7 +272,7 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	end := last - base + frame
 	if end > int64(len(buf)) || end%frame != 0 {
 		db.mu.Unlock()
-		return fmt.Errorf("replica: the frames of %s are not whole", db.path)
+		return fmt.Errorf("replica: a commit of %s ends within a frame: %d bytes were written, frames have %d", db.path, len(buf), frame)
 	}
 	frames := buf[:end]
 	t := &txn{db: db.id, seq: db.pos.Seq, before: db.pos.Sum, pageSize: db.pageSize, pages: binary.BigEndian.Uint32(buf[last-base+4:])}
@@ -591,14 +591,14 @@ func (db *database) redo() error {
 		for ; from >= 0 && list[from].before != total; from-- {
 		}
 		if from < 0 {
-			return errors.New("the file has no state of raft's log")
+			return fmt.Errorf("raft's log has no transaction that follows the state of the file, checksum %016x", total)
 		}
 		now := db.pos
 		db.pos.Seq, db.pos.Sum = list[from].seq, total
 		db.lacks.Store(false)
 		for _, t := range list[from:] {
 			if db.pos.Sum != t.before {
-				err = errors.New("raft's log does not lead from the file to its state")
+				err = fmt.Errorf("transaction %d of raft's log does not follow the one before it", t.seq+1)
 			} else if err = db.write(t); err == nil {
 				db.count(t)
 				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
@@ -608,7 +608,7 @@ func (db *database) redo() error {
 			}
 		}
 		if err == nil && (db.pos.Seq != now.Seq || db.pos.Sum != now.Sum) {
-			err = errors.New("raft's log does not lead to its state")
+			err = fmt.Errorf("the transactions of raft's log end at %d with the checksum %016x, and this node is at %d with %016x", db.pos.Seq, db.pos.Sum, now.Seq, now.Sum)
 		}
 		db.pos = now
 		if err != nil {

@@ -41,7 +41,7 @@ const (
 	lockWrite       = 120 // the byte of the writer's lock
 )
 
-var errIndex = errors.New("the WAL's index is not valid")
+var errIndex = errors.New("the index of the WAL, its -shm file, is not valid")
 
 // indexHeader is the state of a WAL as its index has it.
 type indexHeader struct {
@@ -288,7 +288,7 @@ func (f *pageFile) write(t *txn) error {
 		}
 	}
 	if h.pageSize != t.pageSize {
-		return fmt.Errorf("pages of %d bytes in a WAL with pages of %d", t.pageSize, h.pageSize)
+		return fmt.Errorf("the transaction has pages of %d bytes, and the WAL of %d", t.pageSize, h.pageSize)
 	}
 	frame := frameHeaderSize + int(h.pageSize)
 	buf := slices.Grow(f.frames[:0], len(t.pgnos)*frame)

@@ -149,9 +149,9 @@ func TestRefused(t *testing.T) {
 		return err
 	}
 	for what, h := range map[string]hello{
-		"is not a member of the cluster": {From: "x", Address: "127.0.0.1:1"},
-		"has the same ID":                {From: "a", Address: "127.0.0.1:1"},
-		"from another cluster":           {From: "a", Address: a.Address(), Cluster: 99},
+		"is not a member of the cluster":   {From: "x", Address: "127.0.0.1:1"},
+		"has the same ID":                  {From: "a", Address: "127.0.0.1:1"},
+		"the directory of another cluster": {From: "a", Address: a.Address(), Cluster: 99},
 	} {
 		h.Kind = kindRaft
 		if err := dial(h); err == nil || !strings.Contains(err.Error(), what) {

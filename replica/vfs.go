@@ -258,7 +258,7 @@ func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 	if at < 0 || at > int64(len(f.buf)) {
 		base := f.base
 		f.forget()
-		return 0, vfs.SystemError(fmt.Errorf("replica: a frame at %d of %s, whose commits end at %d", off, f.db.path, base), sqlite3.IOERR_WRITE)
+		return 0, vfs.SystemError(fmt.Errorf("replica: SQLite writes a frame at offset %d of the WAL of %s, and its commits end at %d", off, f.db.path, base), sqlite3.IOERR_WRITE)
 	}
 	if limit := f.db.node.opts.MaxTransaction; at+int64(len(p)) > int64(limit) {
 		f.forget()

@@ -279,7 +279,7 @@ func receive(r io.Reader, v any) error {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n > 16<<20 {
-		return errors.New("replica: a message of another protocol")
+		return fmt.Errorf("replica: a message of %d bytes, more than any of this protocol: the peer is no node of this version", n)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(r, p); err != nil {
@@ -357,9 +357,9 @@ func (w *wire) judge(h *hello) error {
 	n.mu.RUnlock()
 	switch {
 	case h.Version != wireVersion:
-		return fmt.Errorf("protocol version %d, this node has %d", h.Version, wireVersion)
+		return fmt.Errorf("node %q has protocol version %d, and this node has %d: run the same version on all nodes", h.From, h.Version, wireVersion)
 	case cluster != 0 && h.Cluster != 0 && cluster != h.Cluster:
-		return fmt.Errorf("cluster %016x, this node belongs to %016x: its directory is from another cluster", h.Cluster, cluster)
+		return fmt.Errorf("node %q belongs to cluster %016x, and this node to %016x: one of them has the directory of another cluster", h.From, h.Cluster, cluster)
 	case h.From == n.opts.ID:
 		return fmt.Errorf("node %q at %s has the same ID as the node at %s", h.From, h.Address, w.address)
 	case !n.running.Load():
@@ -373,7 +373,7 @@ func (w *wire) judge(h *hello) error {
 	for _, m := range members {
 		if string(m.ID) == h.From {
 			if string(m.Address) != h.Address {
-				return fmt.Errorf("node %q at %s: the member of that ID is at %s", h.From, h.Address, m.Address)
+				return fmt.Errorf("node %q is at %s, and the member with this ID is at %s: another node uses the ID, or the member must be removed and added", h.From, h.Address, m.Address)
 			}
 			return nil
 		}
@@ -774,7 +774,7 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, Position{}, fmt.Errorf("replica: database %d is not there yet: %w", id, ctx.Err())
+			return nil, nil, Position{}, fmt.Errorf("replica: this node has not yet applied the creation of database %d: %w", id, ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -896,7 +896,7 @@ func (n *Node) fetch(db *database) error {
 	db.fetching, db.backlog, db.backBytes = true, nil, 0
 	seq := db.pos.Seq
 	db.mu.Unlock()
-	err := errors.New("there is no other node")
+	err := errors.New("the cluster has no other node")
 	for _, address := range n.sources() {
 		if err = n.fetchFrom(db, address, seq); err == nil {
 			return nil
@@ -931,7 +931,7 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 		return fmt.Errorf("%s answered: %s", address, a.Error)
 	}
 	if a.PageSize != db.pageSize {
-		return fmt.Errorf("%s has pages of %d bytes", address, a.PageSize)
+		return fmt.Errorf("%s has pages of %d bytes, and this node of %d", address, a.PageSize, db.pageSize)
 	}
 	if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
 		return err
@@ -979,10 +979,10 @@ func (db *database) install(tmp string, pos Position) error {
 		return errDeleted
 	}
 	if !db.fetching || db.writers.Load() > 0 {
-		return errors.New("too much was committed meanwhile")
+		return errors.New("too many transactions were committed during the fetch")
 	}
 	if pos.Seq < db.pos.Seq && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
-		return fmt.Errorf("the other node is at transaction %d, this one at %d", pos.Seq, db.pos.Seq)
+		return fmt.Errorf("the other node is at transaction %d, and this node at %d", pos.Seq, db.pos.Seq)
 	}
 	if err := db.close(); err != nil {
 		return err
@@ -1007,7 +1007,7 @@ func (db *database) install(tmp string, pos Position) error {
 	db.lacks.Store(false)
 	now := db.pos
 	if total != pos.Sum {
-		db.broken = &BrokenError{db.name, errors.New("the fetched file has another checksum")}
+		db.broken = &BrokenError{db.name, fmt.Errorf("the fetched file has the checksum %016x instead of %016x", total, pos.Sum)}
 		return db.broken
 	}
 	db.epoch.Add(1)
@@ -1025,7 +1025,7 @@ func (db *database) install(tmp string, pos Position) error {
 		wrong := db.pos.Seq != now.Seq || db.pos.Sum != now.Sum
 		db.pos = now
 		if wrong && db.broken == nil {
-			db.broken = &BrokenError{db.name, errors.New("the fetched file does not lead to the state of the log")}
+			db.broken = &BrokenError{db.name, errors.New("the fetched file and the transactions after it do not give the state of raft's log")}
 		}
 		if db.broken != nil {
 			return db.broken
