@@ -37,6 +37,11 @@ func BenchmarkReads(b *testing.B) {
 	b.Run("hot/scan", func(b *testing.B) { inTurns(b, path, false, all) })
 	b.Run("hot/lookups", func(b *testing.B) { inTurns(b, path, false, lookups(5000)) })
 	b.Run("cold/scan", func(b *testing.B) { inTurns(b, path, true, all) })
+	for name, path := range map[string]string{
+		"WITHOUT ROWID": tableAs(b, " WITHOUT ROWID", true, 100_000, 4096, 400), "16k": table(b, true, 100_000, 16384, 400),
+	} {
+		b.Run("cold/scan/"+name, func(b *testing.B) { inTurns(b, path, true, all) })
+	}
 	b.Run("cold/lookups", func(b *testing.B) { inTurns(b, path, true, lookups(1000)) })
 }
 

@@ -21,9 +21,14 @@ import (
 // table makes a database whose rows were inserted in an order that scatters the leaves, or
 // does not.
 func table(t testing.TB, scattered bool, rows, pageSize, row int) string {
+	return tableAs(t, "", scattered, rows, pageSize, row)
+}
+
+// tableAs makes such a database with an option of CREATE TABLE.
+func tableAs(t testing.TB, option string, scattered bool, rows, pageSize, row int) string {
 	path := dbFile(t)
 	c := connect(t, path, "os")
-	execSQL(t, c, fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF; CREATE TABLE t(id INTEGER PRIMARY KEY, x); BEGIN", pageSize))
+	execSQL(t, c, fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF; CREATE TABLE t(id INTEGER PRIMARY KEY, x)%s; BEGIN", pageSize, option))
 	s, _, err := c.Prepare("INSERT INTO t VALUES(?, zeroblob(" + strconv.Itoa(row) + "))")
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +129,24 @@ func TestScansOfScatteredLeavesAreFetchedAhead(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+// TestScansOfOtherTreesAreFetchedAhead checks that a scan stays one scan, and wastes nothing, where
+// interior pages have few children or where one interior page has all leaves.
+func TestScansOfOtherTreesAreFetchedAhead(t *testing.T) {
+	for name, path := range map[string]string{
+		"WITHOUT ROWID": tableAs(t, " WITHOUT ROWID", true, rows, 4096, 400),
+		"16k":           table(t, true, rows, 16384, 800),
+	} {
+		for _, order := range []string{"", " DESC"} {
+			t.Run(name+order, func(t *testing.T) {
+				s := scan(t, path, "SELECT sum(y) FROM (SELECT length(x) AS y FROM t ORDER BY id"+order+" LIMIT 1000000)")
+				if s.Fetched < 400 || s.Scans > 2 || s.Waste > s.Fetched/100 {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
 	}
 }
 

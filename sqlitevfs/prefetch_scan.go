@@ -53,7 +53,7 @@ func (pf *prefetcher) begin(n *node) {
 // reached it.
 func (pf *prefetcher) continueBelow(n *node) {
 	s := pf.scan
-	if s == nil || s == n || !s.finished() || !pf.parse(n) {
+	if s == nil || s == n || !s.finished() || !pf.parse(n) || pf.levels(n) < pf.levels(s) {
 		return
 	}
 	pf.scan = n
@@ -61,6 +61,16 @@ func (pf *prefetcher) continueBelow(n *node) {
 	s.entered = false
 	pf.fetch(n)
 	pf.entered(n)
+}
+
+// levels returns how many known pages are above an interior page.
+func (pf *prefetcher) levels(n *node) int {
+	for i := range pf.nodes {
+		if n, _ = pf.parent(n.page); n == nil {
+			return i
+		}
+	}
+	return len(pf.nodes)
 }
 
 // enter prepares a node as the next one of a scan.
@@ -93,6 +103,7 @@ func (pf *prefetcher) follow(page uint32) bool {
 			n.window = min(2*n.window, pf.depth)
 			pf.fetch(n)
 		}
+		pf.walked(d)
 		pf.advance()
 		return true
 	}

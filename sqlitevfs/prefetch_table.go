@@ -11,7 +11,9 @@ import (
 const (
 	tableShare   = 20        // percent of the interior pages below the root, walked in order, before the rest is fetched
 	tablePace    = 8         // pages fetched for each page that the scan reads
-	tableCall    = 32        // most pages in a call; the read-ahead of every kernel allows them
+	tableLate    = 64        // leaves that a scan must have read in any case before the rest is fetched
+	tableCall    = 32        // most pages in a call,
+	tableBytes   = 128 << 10 // and bytes; the read-ahead of every kernel allows them
 	tableLeast   = 4         // least number of pages that a call counts for
 	tableWait    = 16        // pages that the scan reads while the kernel reads interior pages,
 	tableWaits   = 16        // and how many times the scan waits again for late ones
@@ -25,13 +27,19 @@ const (
 // tableFetch fetches the rest of a table in file order, in which scattered leaves
 // are adjacent. It advances only with the scan.
 type tableFetch struct {
-	walked  int      // interior pages that the scan has left behind, in order
-	whole   bool     // walked was enough: the rest of the table is fetched
+	read    int      // leaves that the scan has read in order
+	due     int      // leaves to read before the rest of the table is fetched, 0 until estimated
+	nodes   int      // interior pages that the scan has entered,
+	kids    int      // and pages below them
+	whole   bool     // so many were read: the rest of the table is fetched
 	off     bool     // fetched pages were evicted: nothing more is fetched
-	up      uint32   // the parent of the interior pages being fetched
-	upto    int      // index of its child behind the last one that was fetched, in direction of the scan
-	wait    int      // pages that the scan reads before gather is called
-	waits   int      // how many times gather may still wait again
+	left    int      // interior pages whose leaves were fetched and that the scan has not reached
+	end     bool     // the rest of the table was planned to its end
+	alone   bool     // the planned leaves are not worth fetching in file order
+	below   bool     // gather is to include the leaves below the scan's own interior page
+	above   bool     // pages above the interior pages are being read
+	wait    int      // pages that the scan reads before gather or plan is called
+	waits   int      // how many times it may still wait again
 	inner   []uint32 // interior pages that were requested
 	pages   []uint32 // to be fetched, sorted
 	planned pageSet  // the same, without pages that were read
@@ -39,11 +47,13 @@ type tableFetch struct {
 	behind  uint32   // page behind the last fetched one
 	after   int      // pages that the scan has read since the last fetch
 	lost    int      // pages that were evicted before the scan read them
+	fed     pageSet  // interior pages below which feed has fetched
 }
 
 func (s *tableFetch) reset() {
 	s.planned.clear()
-	*s = tableFetch{planned: s.planned}
+	s.fed.clear()
+	*s = tableFetch{planned: s.planned, fed: s.fed}
 }
 
 // entered is called when a scan continues below the next interior page.
@@ -52,37 +62,152 @@ func (pf *prefetcher) entered(n *node) {
 	if i := slices.Index(s.inner, n.page); i >= 0 { // late: the scan itself fetches the leaves below
 		s.inner = slices.Delete(s.inner, i, i+1)
 	}
-	up, at := pf.parent(n.page)
-	if up == nil || s.off {
+	if s.off {
 		return
 	}
-	s.walked++
-	if !s.whole && (!pf.counted || 100*s.walked < tableShare*len(up.children)) {
+	s.left = max(s.left-1, 0)
+	s.nodes, s.kids = s.nodes+1, s.kids+len(n.children)
+	s.due = pf.estimate(n)
+	if s.whole {
+		pf.plan(n)
+	}
+	if !s.whole || s.alone || s.left == 0 {
+		pf.feed(n)
+	}
+}
+
+// estimate returns how many leaves a scan reads before the rest of the table is fetched. It marks
+// the known pages above n as used, the root last: a scan needs it longest.
+func (pf *prefetcher) estimate(n *node) int {
+	leaves := pf.fan(n)
+	for up, levels := n, len(pf.nodes); levels > 0; levels-- {
+		if up, _ = pf.parent(up.page); up == nil {
+			break
+		}
+		pf.clock++
+		up.used = pf.clock
+		leaves = min(leaves*len(up.children), math.MaxInt32)
+	}
+	return max(leaves*tableShare/100, tableLate)
+}
+
+// fan returns how many leaves an interior page has in the mean.
+func (pf *prefetcher) fan(n *node) int {
+	if s := &pf.table; s.nodes > 0 {
+		return max(s.kids/s.nodes, 1)
+	}
+	return max(len(n.children), 1)
+}
+
+// walked counts leaves that a scan has read, and fetches the rest of the table if they are enough.
+func (pf *prefetcher) walked(leaves int) {
+	s := &pf.table
+	s.read += leaves
+	if s.whole || s.off || !pf.counted {
 		return
 	}
-	s.whole = true
-	if s.up != up.page || (s.upto-at)*n.step <= 0 {
-		s.up, s.upto = up.page, at+n.step
+	if s.due == 0 {
+		s.due = pf.estimate(pf.scan)
 	}
-	pf.plan(up, at, n)
+	if s.read >= s.due {
+		s.whole, s.below = true, true
+		pf.plan(pf.scan)
+	}
+}
+
+// following appends the pages behind a page on its level of the tree, in the order of the scan and
+// at most k. If pages above them are not in the page cache, it fetches those, appends the pages
+// before, and reports true.
+func (pf *prefetcher) following(dst []uint32, page uint32, k, step, levels int) ([]uint32, bool) {
+	up, at := pf.parent(page)
+	if up == nil || levels == 0 {
+		return dst, false
+	}
+	most := len(dst) + k
+	for at += step; at >= 0 && at < len(up.children) && len(dst) < most; at += step {
+		dst = append(dst, up.children[at])
+	}
+	if len(dst) == most {
+		return dst, false
+	}
+	fan := len(up.children)
+	next, late := pf.following(nil, up.page, (most-len(dst)+fan-1)/fan, step, levels-1)
+	for i, p := range next {
+		before := len(dst)
+		if dst = pf.below(dst, p); len(dst) == before {
+			missing := slices.Clone(next[i:])
+			slices.Sort(missing)
+			for _, p := range missing {
+				pf.ask(p)
+			}
+			late = true
+			break
+		}
+		if step < 0 {
+			slices.Reverse(dst[before:])
+		}
+	}
+	return dst[:min(len(dst), most)], late
+}
+
+// feed fetches leaves beyond the next interior page where interior pages have few children, as in
+// an index with long keys: the interior pages twice as far ahead as leaves.
+func (pf *prefetcher) feed(n *node) {
+	s := &pf.table
+	if !pf.counted || len(n.children) >= pf.depth || !pf.open() {
+		return
+	}
+	count := (pf.depth + len(n.children) - 1) / len(n.children)
+	next, _ := pf.following(nil, n.page, 2*count, n.step, len(pf.nodes))
+	var leaves []uint32
+	for i, page := range next {
+		if s.fed.has(page) {
+			continue
+		}
+		if before := len(leaves); i < count {
+			if leaves = pf.below(leaves, page); len(leaves) > before {
+				s.fed.add(page)
+				if n.step < 0 {
+					slices.Reverse(leaves[before:])
+				}
+				continue
+			}
+		}
+		pf.ask(page)
+	}
+	if n.step > 0 && contiguous(leaves) {
+		return
+	}
+	for _, page := range leaves {
+		pf.ask(page)
+	}
 }
 
 // plan fetches the next interior pages, as many as there is room for the leaves below them.
 // It does so when the scan has done half of the interior pages that were fetched before.
-func (pf *prefetcher) plan(up *node, at int, n *node) {
+func (pf *prefetcher) plan(n *node) {
 	s := &pf.table
-	left := (s.upto-at)*n.step - 1
-	count := min(pf.room, freeMemory()/2) / (pf.page * len(n.children))
-	if s.wait > 0 || len(s.pages) > 0 || 2*left > count || !pf.open() {
+	count := min(pf.room, freeMemory()/2) / (pf.page * pf.fan(n))
+	if s.below {
+		count = max(count-1, 0)
+	}
+	if s.end || s.wait > 0 || len(s.pages) > 0 || 2*s.left > count || !pf.open() {
 		return
 	}
-	for ; count > 0 && s.upto >= 0 && s.upto < len(up.children); count-- {
-		s.inner = append(s.inner, up.children[s.upto])
-		s.upto += n.step
+	next, late := pf.following(nil, n.page, max(count, s.left), n.step, len(pf.nodes))
+	if !s.above {
+		s.waits = tableWaits
 	}
-	if len(s.inner) == 0 {
+	if s.above = late && s.waits > 0; s.above {
+		s.wait, s.waits = tableWait, s.waits-1
 		return
 	}
+	s.end = len(next) < max(count, s.left) && !late
+	s.inner = append(s.inner[:0], next[min(s.left, len(next)):]...)
+	if len(s.inner) == 0 && !s.below {
+		return
+	}
+	s.left = len(next)
 	slices.Sort(s.inner)
 	for _, page := range s.inner {
 		pf.ask(page)
@@ -106,9 +231,15 @@ func (pf *prefetcher) gather() {
 		}
 	}
 	s.inner = s.inner[:0]
+	if n := pf.scan; s.below {
+		s.below = false
+		for at := n.upto; at >= 0 && at < len(n.children); at += n.step {
+			s.pages = append(s.pages, n.children[at])
+		}
+	}
 	forth := pf.scan.step > 0 && contiguous(s.pages)
 	slices.Sort(s.pages)
-	if forth || !dense(s.pages) {
+	if s.alone = forth || !dense(s.pages); s.alone {
 		s.pages = s.pages[:0]
 		return
 	}
@@ -136,11 +267,15 @@ func (pf *prefetcher) advance() {
 	s := &pf.table
 	if s.wait > 0 {
 		if s.wait--; s.wait == 0 {
-			pf.gather()
+			if s.above {
+				pf.plan(pf.scan)
+			} else {
+				pf.gather()
+			}
 		}
 	}
 	for s.credit += tablePace; len(s.pages) > 0; {
-		n := s.next()
+		n := s.next(pf.page)
 		if n > 0 {
 			cost := max(n, tableLeast)
 			if cost > s.credit {
@@ -172,9 +307,9 @@ func (pf *prefetcher) fetchRun(pages []uint32) {
 
 // next returns how many adjacent pages are to be fetched next, 0 if the first one was read
 // in the meantime.
-func (s *tableFetch) next() int {
+func (s *tableFetch) next(pageSize int) int {
 	n := 0
-	for n < min(len(s.pages), tableCall) && s.pages[n] == s.pages[0]+uint32(n) && s.planned.has(s.pages[n]) {
+	for n < min(len(s.pages), tableCall, tableBytes/pageSize) && s.pages[n] == s.pages[0]+uint32(n) && s.planned.has(s.pages[n]) {
 		n++
 	}
 	return n

@@ -172,7 +172,7 @@ func TestRunsOfASweep(t *testing.T) {
 	}
 	var got []int
 	for len(s.pages) > 0 {
-		n := s.next()
+		n := s.next(4096)
 		got = append(got, n)
 		s.pages = s.pages[max(n, 1):]
 	}
