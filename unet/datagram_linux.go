@@ -39,8 +39,7 @@ type datagrams struct {
 	raw       syscall.RawConn
 	connected bool
 	family    int         // of a UDP socket
-	gso       bool        // UDP: the kernel cuts messages into datagrams
-	gro       atomic.Bool // the kernel may join datagrams
+	udp       bool        // UDP: the kernel cuts messages into datagrams, and may join them
 	noJoin    atomic.Bool // the device or the path does not support segments
 }
 
@@ -49,7 +48,7 @@ func newUDPConn(c *net.UDPConn, network string) (*UDPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &UDPConn{UDPConn: c, datagrams: datagrams{network: network, conn: c, raw: raw, connected: c.RemoteAddr() != nil, gso: true}}
+	u := &UDPConn{UDPConn: c, datagrams: datagrams{network: network, conn: c, raw: raw, connected: c.RemoteAddr() != nil, udp: true}}
 	return u, raw.Control(func(fd uintptr) { u.family = familyOf(int(fd)) })
 }
 
@@ -119,7 +118,6 @@ func (c *UDPConn) SetGRO(on bool) error {
 	if err != nil {
 		return &net.OpError{Op: "set", Net: c.network, Addr: c.LocalAddr(), Err: withoutOp(err)}
 	}
-	c.gro.Store(on)
 	return nil
 }
 
@@ -176,10 +174,9 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	}
 	b := batches.Get().(*batch)
 	defer b.release(n)
-	gro := c.gro.Load()
 	for i := range n {
 		var control []byte
-		if gro {
+		if c.udp { // always: SetGRO may be called while this call waits
 			control = b.controls[i][:]
 		}
 		b.room(i, packets[i].Data, control)
@@ -192,7 +189,7 @@ func (c *datagrams) readBatch(packets []Packet, name func(p *Packet, from *socka
 	for i := range got {
 		p := &packets[i]
 		p.N, p.Segment, p.Truncated = b.msgs[i].Len(), 0, b.msgs[i].Flags()&sys.MsgTrunc != 0
-		if gro {
+		if c.udp {
 			p.Segment = joined(b.controls[i][:b.msgs[i].ControlLen()], p.N)
 		}
 		name(p, &b.names[i])
@@ -206,7 +203,7 @@ func (c *datagrams) writeBatch(packets []Packet, name func(p *Packet, to *sockad
 	used := 0
 	defer func() { b.release(used) }()
 	for done < len(packets) && err == nil {
-		n, packed, nameErr := b.pack(packets[done:], name, c.gso && !c.noJoin.Load())
+		n, packed, nameErr := b.pack(packets[done:], name, c.udp && !c.noJoin.Load())
 		used = max(used, packed)
 		sent, sendErr := c.sendBatch(b, n)
 		before := done

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -129,6 +130,32 @@ func TestSegmentsAreJoined(t *testing.T) {
 	got := []unet.Packet{{Data: make([]byte, 1<<16)}}
 	if n, err := in.ReadBatch(got); n != 1 || err != nil || got[0].N != len(data) || got[0].Segment != 1000 {
 		t.Errorf("%d packets, %d bytes, segments of %d, %v", n, got[0].N, got[0].Segment, err)
+	}
+}
+
+// TestSegmentsJoinedWhileReading turns GRO on while a ReadBatch may already wait.
+func TestSegmentsJoinedWhileReading(t *testing.T) {
+	s := newSystem(t, unet.ModePlain)
+	for range 50 {
+		in, out := listenPacket(t, s, "udp4").(*unet.UDPConn), listenPacket(t, s, "udp4").(*unet.UDPConn)
+		got := []unet.Packet{{Data: make([]byte, 1<<16)}}
+		read := make(chan error)
+		go func() {
+			_, err := in.ReadBatch(got)
+			read <- err
+		}()
+		runtime.Gosched()
+		if err := in.SetGRO(true); err != nil {
+			t.Fatal(err)
+		}
+		data := numberedBytes(9_500)
+		if n, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: 1000, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := <-read; err != nil || got[0].N != len(data) || got[0].Segment != 1000 {
+			t.Fatalf("%d bytes, segments of %d, %v", got[0].N, got[0].Segment, err)
+		}
+		_, _ = in.Close(), out.Close()
 	}
 }
 
