@@ -541,10 +541,11 @@ func (n *Node) removed(id string, after uint64) bool {
 func (n *Node) start() error {
 	dir := filepath.Join(n.opts.Dir, "raft")
 	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n.log}, Level: hclog.Warn, DisableTime: true})
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
 	if err != nil {
 		return err
 	}
+	snapshots := snapshotStore{files}
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.opts.ID)
 	// A follower votes only after it has noticed itself that the leader is gone, which takes
@@ -567,7 +568,8 @@ func (n *Node) start() error {
 	}
 	through := transport{
 		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, mayVote: n.mayVote,
-		beats: beats{time.Now(), min(n.opts.Election/8, time.Second/8), n.closing.Done()},
+		beats:       beats{time.Now(), min(n.opts.Election/8, time.Second/8), n.closing.Done()},
+		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
 	if len(n.opts.Peers) > 0 {
 		has, err := raft.HasExistingState(n.store, n.store, snapshots)
@@ -587,6 +589,26 @@ func (n *Node) start() error {
 	}
 	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, through)
 	return err
+}
+
+// snapshotStore keeps a node's snapshots. It refuses one that is older than the newest: raft 1.8
+// would go back to it, and panic because the log no longer has the entries between the two. A
+// snapshot may arrive late, or from a leader whose own one is older. The leader then takes a new one.
+type snapshotStore struct{ raft.SnapshotStore }
+
+// olderSnapshot is in the error of a refused snapshot. A leader gets the text only.
+const olderSnapshot = "replica: the snapshot is older than the newest one of this node"
+
+// Create is called before a snapshot is taken or received.
+func (s snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	list, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && index < list[0].Index {
+		return nil, fmt.Errorf("%s: it ends at entry %d, not at %d", olderSnapshot, index, list[0].Index)
+	}
+	return s.SnapshotStore.Create(version, index, term, members, membersIndex, t)
 }
 
 // logWriter passes raft's log lines to slog.

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
@@ -770,6 +771,44 @@ func TestSnapshotAgain(t *testing.T) {
 	}
 	c.judge()
 	execAll(t, db, "INSERT INTO t VALUES(4)")
+	c.judge()
+}
+
+// TestOlderSnapshot sends a member a snapshot that is older than the member's own, whose log no
+// longer has the entries between the two.
+func TestOlderSnapshot(t *testing.T) {
+	c := newCluster(t, 2, Options{SnapshotEntries: 10, snapshotEvery: time.Hour})
+	leader, member := c.leader(), c.followers()[0]
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	must(t, leader.raft.Snapshot().Error())
+	files, err := raft.NewFileSnapshotStore(filepath.Join(leader.opts.Dir, "raft"), 2, io.Discard)
+	must(t, err)
+	list, err := files.List()
+	must(t, err)
+	m, data, err := files.Open(list[0].ID)
+	must(t, err)
+	defer data.Close()
+	for range 40 {
+		execAll(t, db, "INSERT INTO t VALUES(1)")
+	}
+	caughtUp(t, leader, "db", member)
+	must(t, member.raft.Snapshot().Error())
+	if first, err := member.store.FirstIndex(); err != nil || first <= m.Index+1 {
+		t.Fatalf("the log begins at %d: %v", first, err)
+	}
+	asked := 0
+	through := transport{network: leader.members, newSnapshot: func() { asked++ }}
+	err = through.InstallSnapshot(raft.ServerID(member.ID()), raft.ServerAddress(member.Address()), &raft.InstallSnapshotRequest{
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.ID()), Addr: []byte(leader.Address())},
+		SnapshotVersion: m.Version, Term: leader.raft.CurrentTerm(), LastLogIndex: m.Index, LastLogTerm: m.Term,
+		Configuration: raft.EncodeConfiguration(m.Configuration), ConfigurationIndex: m.ConfigurationIndex, Size: m.Size,
+	}, new(raft.InstallSnapshotResponse), data)
+	if err == nil || asked != 1 {
+		t.Errorf("the older snapshot was not refused: %v; the leader takes %d new ones", err, asked)
+	}
+	execAll(t, db, "INSERT INTO t VALUES(2)")
+	caughtUp(t, leader, "db", member)
 	c.judge()
 }
 

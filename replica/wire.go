@@ -62,6 +62,8 @@ type transport struct {
 	failures *failures
 	beats    beats
 	mayVote  func(id, address string) error
+	// newSnapshot is called after a member has refused a snapshot because its own is newer.
+	newSnapshot func()
 }
 
 // network is what a node needs of a transport.
@@ -87,6 +89,14 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 	}
 	err := t.network.AppendEntries(id, target, args, resp)
 	t.failures.note(id, err != nil)
+	return err
+}
+
+func (t transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := t.network.InstallSnapshot(id, target, args, resp, data)
+	if err != nil && strings.Contains(err.Error(), olderSnapshot) {
+		t.newSnapshot()
+	}
 	return err
 }
 
