@@ -42,6 +42,7 @@ var paramWords = []struct {
 	{"what", oneOf(map[string]string{
 		"scan": "scan of a fragmented table", "index": "CREATE INDEX on a fragmented table", "range": "10 % of a fragmented table",
 		"lookups": "a lookup in a fragmented table", "contiguous": "scan of a contiguous table",
+		"norowid": "scan of a fragmented table WITHOUT ROWID", "16k": "scan of a fragmented table with pages of 16 KiB",
 	})},
 	{"rows", text("%v rows")},
 	{"journal", text("%v")},
