@@ -150,6 +150,8 @@ type Node struct {
 	names   map[string]*database
 	cluster uint64
 	dirs    directories
+	without map[string]uint64   // the last configuration without a member that was added
+	adopted uint64              // the configuration of the last snapshot
 	emptied map[string]struct{} // directories of databases that were removed
 
 	run     uint64 // random, chosen when the node starts
@@ -409,12 +411,18 @@ func (n *Node) configured(index uint64, c raft.Configuration) error {
 	if index<<12 <= d.Place {
 		return nil
 	}
-	members := make(map[string]memberDirectory)
+	members, without := make(map[string]memberDirectory), make(map[string]uint64)
 	for _, m := range c.Servers {
 		if known, ok := d.Members[string(m.ID)]; ok {
 			members[string(m.ID)] = known
 		}
+		config, ok := n.without[string(m.ID)]
+		if !ok {
+			config = d.Config
+		}
+		without[string(m.ID)] = config
 	}
+	n.without = without
 	*d = directories{index << 12, index, members}
 	n.lookAtMembers()
 	return n.saveIdentity()
@@ -427,7 +435,7 @@ func (n *Node) adopt(d directories) error {
 	if d.Place <= n.dirs.Place {
 		return nil
 	}
-	n.dirs = d
+	n.dirs, n.adopted = d, d.Config
 	return n.saveIdentity()
 }
 
@@ -450,11 +458,30 @@ func (n *Node) recordMembers() {
 		for _, m := range f.Configuration().Servers {
 			directory := n.directory
 			if string(m.ID) != n.opts.ID {
-				met, ok := n.wire.met.Load(string(m.Address))
-				if !ok || met.(welcome).ID != string(m.ID) {
+				v, ok := n.wire.met.Load(string(m.Address))
+				if !ok {
 					continue
 				}
-				directory = met.(welcome).Directory
+				met := v.(meeting)
+				n.mu.RLock()
+				least := max(n.without[string(m.ID)], n.adopted)
+				n.mu.RUnlock()
+				if met.config < least {
+					// A member that was removed and added may have a new directory since it was met.
+					ctx, cancel := context.WithTimeout(n.closing, n.opts.Election)
+					c, err := n.wire.dial(ctx, string(m.Address), kindTerm)
+					cancel()
+					if err != nil {
+						continue // raft connects to it later
+					}
+					_ = c.Close()
+					v, _ = n.wire.met.Load(string(m.Address))
+					met = v.(meeting)
+				}
+				if met.ID != string(m.ID) || met.config < least {
+					continue
+				}
+				directory = met.Directory
 			}
 			n.mu.RLock()
 			known, ok := n.dirs.Members[string(m.ID)]
@@ -494,7 +521,7 @@ func (n *Node) mayVote(id, address string) error {
 	if !ok {
 		return nil
 	}
-	met := v.(welcome)
+	met := v.(meeting)
 	n.mu.RLock()
 	known, ok := n.dirs.Members[id]
 	own := n.dirs.Members[n.opts.ID]

@@ -642,8 +642,37 @@ func TestEmptiedMember(t *testing.T) {
 	n.mu.Lock()
 	n.dirs = directories{Place: 1 << 12, Config: 1}
 	n.mu.Unlock()
-	n.wire.met.Store(back.Address(), welcome{ID: back.ID(), Directory: back.directory, Known: old.Members[emptied]})
+	n.wire.met.Store(back.Address(), meeting{welcome: welcome{ID: back.ID(), Directory: back.directory, Known: old.Members[emptied]}})
 	must(t, n.mayVote(back.ID(), back.Address()))
+}
+
+// TestAddedAgainBeforeItStarts replaces a disk, and adds the member again before the process with the
+// new disk is started. The directory that the leader met before the removal must not be recorded.
+func TestAddedAgainBeforeItStarts(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	recorded := func(id string) uint64 {
+		leader := c.leader()
+		leader.mu.RLock()
+		defer leader.mu.RUnlock()
+		return leader.dirs.Members[id].Directory
+	}
+	member := c.followers()[0]
+	id, address := member.ID(), member.Address()
+	until(t, "the directory of the member is recorded", func() bool { return recorded(id) == member.directory })
+	c.stop(id)
+	must(t, os.RemoveAll(filepath.Join(c.dir, id)))
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	must(t, c.leader().RemoveMember(ctx, id))
+	must(t, c.leader().AddMember(ctx, id, address))
+	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(1)")
+	member = c.start(id)
+	until(t, "the new directory of the member is recorded", func() bool { return recorded(id) == member.directory })
+	c.judge()
+	c.stop(c.followers()[1].ID())
+	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(2)") // by the votes of both
 }
 
 // heartbeats has the times of the last heartbeats to each member without a failure between them.

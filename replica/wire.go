@@ -34,7 +34,7 @@ type wire struct {
 	over      sync.WaitGroup
 	once      sync.Once
 
-	met sync.Map // the latest welcome by address, of connections for raft
+	met sync.Map // the latest meeting by address
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // connections that this node serves, raft's, and those of terms
@@ -449,12 +449,24 @@ func (w *wire) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 }
 
 func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error) {
+	w.node.mu.RLock()
+	config := w.node.dirs.Config
+	w.node.mu.RUnlock()
 	c, answer, err := w.meet(ctx, address, kind)
-	if err == nil && kind == kindRaft {
-		w.met.Store(address, answer)
-		w.node.lookAtMembers()
+	if err == nil {
+		w.met.Store(address, meeting{answer, config})
+		if kind == kindRaft {
+			w.node.lookAtMembers()
+		}
 	}
 	return c, err
+}
+
+// meeting is the answer of a member to a hello that was sent when this node knew the members of a
+// configuration.
+type meeting struct {
+	welcome
+	config uint64
 }
 
 // meet connects to a member and returns its answer to the hello.
