@@ -53,6 +53,7 @@ type database struct {
 	// The file. It is at pos once it is loaded and neither ahead nor broken.
 	loaded bool
 	missed bool   // it came with another node's snapshot: if the file is old, that is no damage
+	unsure bool   // the process ended while it fetched the files of such a snapshot; until the file is known
 	ahead  bool   // the file has transactions that raft's log has yet to replay
 	target uint64 // sum of the file that is ahead
 	due    uint64 // if the file was fetched: the transactions that it has; else 0
@@ -91,8 +92,7 @@ func (db *database) load() error {
 	if db.missed {
 		db.missed = false
 		if err != nil || total != db.pos.Sum {
-			db.node.log.Info("replica: fetching a database", "database", db.name)
-			db.stopServing(errors.New("this node does not have the state of the snapshot yet"))
+			db.lacksSnapshot()
 			return db.broken
 		}
 	}
@@ -101,7 +101,7 @@ func (db *database) load() error {
 		return db.broken
 	}
 	db.loaded = true
-	if total != db.pos.Sum {
+	if db.unsure = db.unsure && total != db.pos.Sum; total != db.pos.Sum {
 		if db.node.recovered.Load() && (db.due == 0 || total != db.target) {
 			db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, total, db.pos.Sum))
 			return db.broken
@@ -148,12 +148,23 @@ func (db *database) fail(err error) {
 	if db.broken != nil || db.gone {
 		return
 	}
+	if db.unsure {
+		db.unsure = false
+		db.lacksSnapshot()
+		return
+	}
 	if e, ok := errors.AsType[*sqlite3.Error](err); ok {
 		err = fmt.Errorf("%w (SQLite's code %d)", err, e.ExtendedCode())
 	}
 	db.node.log.Error("replica: a database is not served until it is fetched again", "database", db.name, "error", err)
 	db.node.metrics.Broken.Add(1)
 	db.stopServing(err)
+}
+
+// lacksSnapshot fetches the file, which is older than the snapshot that this node has. db.mu is locked.
+func (db *database) lacksSnapshot() {
+	db.node.log.Info("replica: fetching a database", "database", db.name)
+	db.stopServing(errors.New("this node does not have the state of the snapshot yet"))
 }
 
 // stopServing ends the connections to the file and has it repaired. db.mu is locked.
@@ -534,7 +545,7 @@ func (db *database) apply(list []job) {
 		}
 		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
 		if db.ahead && db.target == t.after {
-			db.ahead, db.due = false, 0
+			db.ahead, db.due, db.unsure = false, 0, false
 		}
 		if db.due != 0 && db.pos.Seq >= db.due {
 			db.due = 0

@@ -368,10 +368,13 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err == nil {
 		err = json.NewEncoder(sink).Encode(s.m)
 	}
-	if err == nil {
-		return sink.Close()
+	if err != nil {
+		return errors.Join(err, sink.Cancel())
 	}
-	return errors.Join(err, sink.Cancel())
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	return s.n.setFetching(false)
 }
 
 func (s *snapshot) Release() {}

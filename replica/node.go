@@ -150,9 +150,11 @@ type Node struct {
 	names   map[string]*database
 	cluster uint64
 	dirs    directories
-	without map[string]uint64   // the last configuration without a member that was added
-	adopted uint64              // the configuration of the last snapshot
-	emptied map[string]struct{} // directories of databases that were removed
+	without map[string]uint64 // the last configuration without a member that was added
+	adopted uint64            // the configuration of the last snapshot
+
+	fetching bool                // as in identity
+	emptied  map[string]struct{} // directories of databases that were removed
 
 	run     uint64 // random, chosen when the node starts
 	next    atomic.Uint64
@@ -293,6 +295,7 @@ type identity struct {
 	Cluster     uint64      `json:"cluster"`
 	Directory   uint64      `json:"directory"`
 	Directories directories `json:"directories"`
+	Fetching    bool        `json:"fetching,omitempty"` // the files of a snapshot are being fetched
 }
 
 // directories has the directory of each member, as raft's log has recorded it. A member that
@@ -331,7 +334,7 @@ func (n *Node) identify() error {
 	if id.ID != n.opts.ID {
 		return fmt.Errorf("replica: %s belongs to node %q, and Options.ID is %q", n.opts.Dir, id.ID, n.opts.ID)
 	}
-	n.cluster, n.dirs, n.directory = id.Cluster, id.Directories, id.Directory
+	n.cluster, n.dirs, n.directory, n.fetching = id.Cluster, id.Directories, id.Directory, id.Fetching
 	if n.directory == 0 { // of an earlier version
 		n.directory = rand.Uint64() | 1
 		return n.saveIdentity()
@@ -341,11 +344,23 @@ func (n *Node) identify() error {
 
 // saveIdentity writes the identity. n.mu is locked, or the node is not open yet.
 func (n *Node) saveIdentity() error {
-	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs})
+	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs, n.fetching})
 	if err != nil {
 		return err
 	}
 	return n.writeFile(n.identityPath(), p)
+}
+
+// setFetching records whether the files of a snapshot are being fetched. If the process ends
+// meanwhile, the files may be old when it starts again, and that is no damage.
+func (n *Node) setFetching(on bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fetching == on {
+		return nil
+	}
+	n.fetching = on
+	return n.saveIdentity()
 }
 
 // writeFile replaces a file durably.
@@ -1159,6 +1174,12 @@ func (n *Node) restore(m manifest) error {
 	if err := n.adopt(m.Directories); err != nil {
 		return err
 	}
+	running, interrupted := n.running.Load(), n.fetching
+	if running {
+		if err := n.setFetching(true); err != nil {
+			return err
+		}
+	}
 	dbs, names := make(map[uint64]*database), make(map[string]*database)
 	for _, s := range m.Databases {
 		if err := checkName(s.Name); err != nil {
@@ -1167,7 +1188,7 @@ func (n *Node) restore(m manifest) error {
 		db := n.byID(s.ID)
 		if db == nil || !db.resume(s) {
 			db = n.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
-			db.missed = n.running.Load()
+			db.missed, db.unsure = running, !running && interrupted
 			db.dirty.Store(true) // the file may have unsynced writes of an earlier process
 		}
 		dbs[s.ID], names[s.Name] = db, db
@@ -1193,12 +1214,15 @@ func (n *Node) restore(m manifest) error {
 		}
 	}
 	n.applied.Store(m.Index)
-	if n.running.Load() {
+	if running {
 		if err := n.fetchAll(names); err != nil {
 			return err
 		}
 		// raft removes the entries by which a file could be repaired after a power cut
 		if err := n.syncFiles(); err != nil {
+			return err
+		}
+		if err := n.setFetching(false); err != nil {
 			return err
 		}
 	}

@@ -841,6 +841,47 @@ func TestOlderSnapshot(t *testing.T) {
 	c.judge()
 }
 
+// TestKilledWhileFetching: a process that ended while it fetched the files of a snapshot starts
+// with an old file. It fetches the file, and reports damage only if it was not fetching.
+func TestKilledWhileFetching(t *testing.T) {
+	for _, fetching := range []bool{true, false} {
+		t.Run(fmt.Sprint("fetching=", fetching), func(t *testing.T) {
+			c := newCluster(t, 3, Options{SnapshotEntries: 10, snapshotEvery: time.Hour})
+			db := open(t, c.leader(), "db")
+			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+			c.judge()
+			victim := c.followers()[0].ID()
+			c.stop(victim)
+			path := filepath.Join(c.dir, victim, "data", "db")
+			old, err := os.ReadFile(path)
+			must(t, err)
+			n := c.start(victim)
+			for range 40 {
+				execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(2)")
+			}
+			c.judge()
+			must(t, n.raft.Snapshot().Error())
+			must(t, n.setFetching(fetching))
+			c.stop(victim)
+			must(t, os.WriteFile(path, old, 0o600))
+			if err := os.Remove(path + "-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			n = c.start(victim)
+			must(t, n.WaitReady(t.Context()))
+			read := open(t, n, "db", Stale(-1))
+			until(t, "the file was fetched", func() bool {
+				_, err := read.Exec("SELECT 1 FROM t")
+				return err == nil && n.Stats().Fetched > 0
+			})
+			if broken := n.Stats().Broken; (broken == 0) != fetching {
+				t.Errorf("fetching %v: %d databases were reported as damaged", fetching, broken)
+			}
+			c.judge()
+		})
+	}
+}
+
 // TestFirstSnapshotSyncs: the first snapshot after a start syncs all files. A process that was
 // killed may have left unsynced writes, whose entries the snapshot lets raft remove.
 func TestFirstSnapshotSyncs(t *testing.T) {
