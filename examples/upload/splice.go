@@ -70,7 +70,7 @@ func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) 
 		op := reactor.Op{Keep: w}
 		op.SQE.Splice(uring.Fd(int(fd)), uring.CurrentPosition, uring.Fd(int(w.Fd())), uring.CurrentPosition,
 			int(most), uring.SpliceMove|uring.SpliceNonblock)
-		res = in.ring.Do(&op)
+		res = in.do(op)
 		return !errors.Is(res.Err(), syscall.EAGAIN)
 	})
 	switch {
@@ -84,6 +84,19 @@ func (in *inbox) fill(raw syscall.RawConn, w *os.File, most int64) (int, error) 
 	return int(res.Res), nil
 }
 
+// do runs a splice, again if it was cancelled: Linux 6.1 cancels operations whose worker thread it
+// cannot create because of signals. Nothing was moved then. The reactor submits reads and writes
+// again, and leaves a splice to its caller.
+func (in *inbox) do(splice reactor.Op) (res reactor.Result) {
+	for range 64 {
+		op := splice
+		if res = in.ring.Do(&op); !errors.Is(res.Err(), syscall.ECANCELED) {
+			break
+		}
+	}
+	return res
+}
+
 // drain moves n bytes from the pipe to an offset of the file.
 func (in *inbox) drain(r *os.File, f *ufile.File, at int64, n int) error {
 	raw, err := f.SyscallConn()
@@ -95,7 +108,7 @@ func (in *inbox) drain(r *os.File, f *ufile.File, at int64, n int) error {
 		err := raw.Control(func(fd uintptr) {
 			op := reactor.Op{Keep: r}
 			op.SQE.Splice(uring.Fd(int(r.Fd())), uring.CurrentPosition, uring.Fd(int(fd)), at, n, uring.SpliceMove)
-			res = in.ring.Do(&op)
+			res = in.do(op)
 		})
 		switch {
 		case err != nil:

@@ -141,8 +141,9 @@ func TestBlockingSlowReader(t *testing.T) {
 // runtime.Goexit: serve gets an error, or has ended, and no goroutine is left.
 func TestBlockingEnds(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		var ended, panics atomic.Int64
+		var began, ended, panics atomic.Int64
 		h := Blocking(func(c net.Conn) {
+			began.Add(1)
 			defer ended.Add(1)
 			p := make([]byte, 1)
 			for {
@@ -172,7 +173,7 @@ func TestBlockingEnds(t *testing.T) {
 				_ = peer.Close()
 			}
 		}
-		await(t, "three have ended", func() bool { return ended.Load() == 3 && panics.Load() == 1 })
+		await(t, "all have begun and three have ended", func() bool { return began.Load() == 4 && ended.Load() == 3 && panics.Load() == 1 })
 		await(t, "the fourth is open", func() bool { return s.Stats().Open == 1 })
 		if err := s.Close(); err != nil {
 			t.Error(err)
