@@ -124,7 +124,7 @@ var phrases = []struct {
 	{regexp.MustCompile(`(?i)\bwhat (is|was|are) \w+ (is|was|are)\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\bwhat (it|they) (says?|tells?)\b|\bwhat (is|was) over\b`), "name the noun", 0},
 	{regexp.MustCompile(`(?i)\b(told|tells) of\b`), "reports", 0},
-	{regexp.MustCompile(`(?i)\bfates?\b`), "the result", 0},
+	{regexp.MustCompile(`(?i)\bfates?\b`), "say result", 0},
 	{regexp.MustCompile(`(?i)\bplant(s|ed|ing)?\b`), "seeded, for a bug of a test", 0},
 	{regexp.MustCompile(`(?i)\bfor want of\b`), "because there is no", 0},
 }
