@@ -1174,7 +1174,9 @@ func (n *Node) restore(m manifest) error {
 	if err := n.adopt(m.Directories); err != nil {
 		return err
 	}
+	n.mu.RLock()
 	running, interrupted := n.running.Load(), n.fetching
+	n.mu.RUnlock()
 	if running {
 		if err := n.setFetching(true); err != nil {
 			return err
