@@ -54,10 +54,10 @@ func TestManyConnections(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		await(t, "one connection is left", func() bool { return s.Stats().Open == 1 })
-		if n := openFDs(); n > fds {
-			t.Errorf("%d descriptors, %d before", n, fds)
-		}
+		// A connection that its client has reset may not have been accepted yet.
+		await(t, "one connection and no further descriptor are left", func() bool {
+			return s.Stats().Open == 1 && openFDs() <= fds
+		})
 		s.noneLeft(t)
 	})
 }
