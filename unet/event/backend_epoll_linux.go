@@ -134,7 +134,7 @@ func (l *pollLoop) output(c *Conn) {
 func (l *pollLoop) input(c *Conn) (release bool) {
 	k := &c.bstate
 	want := c.wantsInput()
-	if k.kept.queue.n > 0 || k.kept.ended {
+	if k.kept != nil {
 		l.watch(c, k.watched&^watch.Read)
 		return want
 	}

@@ -133,22 +133,39 @@ func exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// netConn is what the net backend keeps of a connection.
+type netConn struct {
+	conn      net.Conn
+	raw       net.Conn      // below conn, with TLS
+	callbacks *sync.Mutex   // held during callbacks
+	wake      chan struct{} // makes the reader check the state
+	timer     *time.Timer
+	opened    bool        // OnOpen was called
+	exited    atomic.Bool // a callback has called runtime.Goexit
+	gone      bool        // closed; guarded by the connection's mutex
+
+	// Of a shutdown.
+	drainBy                  time.Time // nothing more has arrived by then
+	drainedBytes, emptyReads int
+}
+
 func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
 	c := g.server.newConn(g, nc.LocalAddr().Network(), o)
-	c.bstate.nc, c.bstate.wake, c.bstate.cb = nc, make(chan struct{}, 1), new(sync.Mutex)
+	n := &netConn{conn: nc, raw: nc, wake: make(chan struct{}, 1), callbacks: new(sync.Mutex)}
 	if o.Beside != nil {
-		c.bstate.cb = o.Beside.bstate.cb
+		n.callbacks = o.Beside.bstate.net.callbacks
 	}
-	if c.bstate.raw = nc; o.TLS != nil {
-		c.bstate.nc = tls.Client(nc, o.TLS)
+	if o.TLS != nil {
+		n.conn = tls.Client(nc, o.TLS)
 	}
+	c.bstate.net = n
 	return c
 }
 
 // handshake does the TLS handshake, if the connection has TLS. It reports whether the
 // handshake failed; the connection is closed then.
 func (g *goroutines) handshake(c *Conn) (failed bool) {
-	t, ok := c.bstate.nc.(*tls.Conn)
+	t, ok := c.bstate.net.conn.(*tls.Conn)
 	if !ok {
 		return false
 	}
@@ -156,7 +173,7 @@ func (g *goroutines) handshake(c *Conn) (failed bool) {
 	defer cancel()
 	err := t.HandshakeContext(ctx)
 	if err == nil {
-		c.handshakeErr <- nil
+		c.handshakeEnded(nil)
 		return false
 	}
 	c.call(func() {
@@ -187,7 +204,7 @@ func (g *goroutines) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 func (g *goroutines) attach(nc net.Conn) {
 	c := g.newConn(nc, ConnOptions{})
 	if config := g.server.opts.TLS; config != nil {
-		c.bstate.nc = tls.Server(nc, config)
+		c.bstate.net.conn = tls.Server(nc, config)
 	}
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
@@ -205,7 +222,7 @@ func (g *goroutines) attach(nc net.Conn) {
 }
 
 // exited implements backend.
-func (g *goroutines) exited(c *Conn) { c.bstate.exited.Store(true) }
+func (g *goroutines) exited(c *Conn) { c.bstate.net.exited.Store(true) }
 
 // idle implements backend. Only the writer goroutine sends.
 func (g *goroutines) idle() bool { return false }
@@ -224,8 +241,8 @@ func (g *goroutines) do(c *Conn, f func()) {
 
 // call runs a callback.
 func (c *Conn) call(f func()) {
-	c.bstate.cb.Lock()
-	defer c.bstate.cb.Unlock()
+	c.bstate.net.callbacks.Lock()
+	defer c.bstate.net.callbacks.Unlock()
 	f()
 }
 
@@ -240,17 +257,17 @@ func (c *Conn) callOpen(f func()) {
 
 // addrs implements backend.
 func (g *goroutines) addrs(c *Conn) (local, remote net.Addr) {
-	if c.bstate.gone {
+	if c.bstate.net.gone {
 		return nil, nil
 	}
-	return c.bstate.nc.LocalAddr(), c.bstate.nc.RemoteAddr()
+	return c.bstate.net.conn.LocalAddr(), c.bstate.net.conn.RemoteAddr()
 }
 
 // notify implements backend. It does not block: callbacks call it.
 func (g *goroutines) notify(c *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, nc := &c.state, c.bstate.nc
+	s, nc := &c.state, c.bstate.net.conn
 	s.notified = false
 	if s.closed {
 		return
@@ -274,7 +291,7 @@ func (g *goroutines) notify(c *Conn) {
 // signal makes the reader check the state.
 func (k *backendState) signal() {
 	select {
-	case k.wake <- struct{}{}:
+	case k.net.wake <- struct{}{}:
 	default:
 	}
 }
@@ -282,7 +299,7 @@ func (k *backendState) signal() {
 // flushed acts on CloseWrite and Close after the pending bytes are sent. The caller holds
 // the connection's mutex.
 func flushed(c *Conn) {
-	s, nc := &c.state, c.bstate.nc
+	s, nc := &c.state, c.bstate.net.conn
 	if s.finWrite && !s.finSent {
 		s.finSent = true
 		if w, ok := nc.(interface{ CloseWrite() error }); ok {
@@ -310,7 +327,7 @@ func (g *goroutines) write(c *Conn) {
 	for (c.out.n > 0 || len(c.out.finished) > 0) && !c.state.aborted {
 		if p := c.out.front(); p != nil {
 			c.mu.Unlock()
-			n, err := c.bstate.nc.Write(p)
+			n, err := c.bstate.net.conn.Write(p)
 			c.mu.Lock()
 			c.out.advance(n)
 			if err != nil {
@@ -319,7 +336,7 @@ func (g *goroutines) write(c *Conn) {
 		} else if c.out.n > 0 {
 			r := *c.out.head.file
 			c.mu.Unlock()
-			n, err := io.Copy(c.bstate.nc, io.NewSectionReader(r.f, r.off, int64(min(r.left, filePiece))))
+			n, err := io.Copy(c.bstate.net.conn, io.NewSectionReader(r.f, r.off, int64(min(r.left, filePiece))))
 			if n == 0 && err == nil {
 				err = c.opError("write", io.ErrUnexpectedEOF)
 			}
@@ -327,7 +344,7 @@ func (g *goroutines) write(c *Conn) {
 			c.out.advance(int(n))
 			if err != nil {
 				c.fail(err)
-				_ = c.bstate.nc.SetDeadline(past) // A read in progress ends.
+				_ = c.bstate.net.conn.SetDeadline(past) // A read in progress ends.
 			}
 		}
 		writable := c.takeWritable()
@@ -373,12 +390,12 @@ func (c *Conn) next() int {
 func (g *goroutines) serve(c *Conn) {
 	g.server.label(1)
 	defer func() {
-		if c.bstate.exited.Load() && !c.isClosed() {
+		if c.bstate.net.exited.Load() && !c.isClosed() {
 			g.wg.Go(func() { g.serve(c) })
 		}
 	}()
-	if !c.bstate.opened {
-		c.bstate.opened = true
+	if !c.bstate.net.opened {
+		c.bstate.net.opened = true
 		if g.handshake(c) {
 			return
 		}
@@ -396,7 +413,7 @@ func (g *goroutines) serve(c *Conn) {
 			g.finish(c)
 			return
 		}
-		<-c.bstate.wake
+		<-c.bstate.net.wake
 	}
 }
 
@@ -408,13 +425,13 @@ func (g *goroutines) read(c *Conn) {
 	}
 	p := bufs.Get().(*[]byte)
 	defer bufs.Put(p)
-	n, err := c.bstate.nc.Read(*p)
+	n, err := c.bstate.net.conn.Read(*p)
 	c.bstate.bulk = n >= g.server.opts.BufferSize
 	if n > 0 {
 		g.deliver(c, (*p)[:n])
 		sys.Poison((*p)[:n])
-		if k := &c.bstate; !k.drainBy.IsZero() && !k.drained {
-			if k.drainedBytes += n; k.drainedBytes > maxDrain {
+		if k := &c.bstate; !k.net.drainBy.IsZero() && !k.drained {
+			if k.net.drainedBytes += n; k.net.drainedBytes > maxDrain {
 				g.drained(c)
 			}
 		}
@@ -441,7 +458,7 @@ func (g *goroutines) deliver(c *Conn, data []byte) {
 		if done {
 			return
 		}
-		<-c.bstate.wake
+		<-c.bstate.net.wake
 	}
 }
 
@@ -451,8 +468,8 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 	switch {
 	case errors.Is(err, errTimeout):
 		// The deadline may be one that was set before the reader noticed the shutdown.
-		if !k.drainBy.IsZero() && !k.drained && !time.Now().Before(k.drainBy) {
-			if k.emptyReads++; k.emptyReads == mostEmptyReads {
+		if !k.net.drainBy.IsZero() && !k.drained && !time.Now().Before(k.net.drainBy) {
+			if k.net.emptyReads++; k.net.emptyReads == mostEmptyReads {
 				g.drained(c)
 			}
 		}
@@ -471,15 +488,15 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 // each iteration until the data that had arrived are read.
 func (g *goroutines) shutdownConn(c *Conn) {
 	if k := &c.bstate; !k.drained {
-		k.drainBy = time.Now().Add(drainTime)
-		_ = k.nc.SetReadDeadline(k.drainBy)
+		k.net.drainBy = time.Now().Add(drainTime)
+		_ = k.net.conn.SetReadDeadline(k.net.drainBy)
 	}
 }
 
 // drained ends the reads of a shutdown: the handler has the data that had arrived.
 func (g *goroutines) drained(c *Conn) {
 	c.bstate.drained = true
-	_ = c.bstate.nc.SetReadDeadline(time.Time{})
+	_ = c.bstate.net.conn.SetReadDeadline(time.Time{})
 	g.requestClose(c)
 }
 
@@ -504,7 +521,7 @@ func (g *goroutines) finish(c *Conn) {
 	c.expiry = time.Time{}
 	err := c.reason()
 	c.mu.Unlock()
-	if t, ok := c.bstate.raw.(*net.TCPConn); ok && resets(err) {
+	if t, ok := c.bstate.net.raw.(*net.TCPConn); ok && resets(err) {
 		_ = t.SetLinger(0)
 		_ = t.Close()
 	}
@@ -521,13 +538,13 @@ func (g *goroutines) finish(c *Conn) {
 func (g *goroutines) free(c *Conn) {
 	k := &c.bstate
 	c.mu.Lock()
-	k.gone = true
+	k.net.gone = true
 	c.out.drop()
-	if k.timer != nil {
-		k.timer.Stop()
+	if k.net.timer != nil {
+		k.net.timer.Stop()
 	}
 	c.mu.Unlock()
-	_ = k.nc.Close()
+	_ = k.net.conn.Close()
 	g.mu.Lock()
 	delete(g.conns, c)
 	g.mu.Unlock()
@@ -542,11 +559,11 @@ func (g *goroutines) schedule(c *Conn) {
 		return
 	}
 	k.wakeAt = c.expiry
-	if k.timer != nil {
-		k.timer.Stop()
+	if k.net.timer != nil {
+		k.net.timer.Stop()
 	}
 	at := k.wakeAt
-	k.timer = time.AfterFunc(time.Until(at), func() { g.fire(c, at) })
+	k.net.timer = time.AfterFunc(time.Until(at), func() { g.fire(c, at) })
 }
 
 // fire handles an alarm: the timer may have been stopped, or moved.
@@ -570,7 +587,7 @@ func (g *goroutines) shutdown() {
 		close(g.stop)
 		g.setAcceptDeadline() // for the Accept in progress
 		for c := range g.conns {
-			_ = c.bstate.nc.SetReadDeadline(past)
+			_ = c.bstate.net.conn.SetReadDeadline(past)
 			c.bstate.signal()
 		}
 		for _, s := range g.packets {

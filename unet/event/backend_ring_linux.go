@@ -60,7 +60,7 @@ type ringLoop struct {
 	state atomic.Int32 // running or sleeping
 
 	alarm       time.Time // the poller's deadline
-	tid         int
+	tid         int32
 	workers     bool // the kernel's worker threads may send large pieces
 	recent      int  // completions in the last batch
 	few         bool // these were at most fewCompletions
@@ -114,7 +114,7 @@ func (l *ringLoop) turn() bool {
 	if l.server.traces() {
 		defer region().End()
 	}
-	l.tid = syscall.Gettid()
+	l.tid = int32(syscall.Gettid())
 	busy := l.reap()
 	busy = l.processInbox() || busy
 	busy = l.fireTimers() || busy
@@ -386,7 +386,7 @@ func (l *ringLoop) enable() {
 	_ = l.ring.RegisterRingFD() // optional: it makes calls cheaper
 	_, _, err := l.ring.SetIOWQMaxWorkers(0, runtime.GOMAXPROCS(0))
 	l.workers = err == nil
-	l.tid = syscall.Gettid()
+	l.tid = int32(syscall.Gettid())
 	l.armWakeup()
 }
 
@@ -562,7 +562,7 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
 		// The loop cancelled it, or the thread that armed it has exited.
 	default:
-		if k.kept.queue.n > 0 {
+		if k.kept != nil {
 			k.kept.ended, k.kept.res = true, e.Res
 			return
 		}
@@ -671,10 +671,10 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	want := c.wantsInput()
 	draining := l.leaving && !k.drained
 	switch {
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept.queue.n > 0):
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept != nil):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv)).SetUserData(k.tag(kindCancel))
-	case k.kept.queue.n > 0 || k.kept.ended:
+	case k.kept != nil:
 		return want
 	case k.mayHaveMore && !k.armed && !draining:
 		return want && !s.eof

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -35,7 +34,7 @@ type Conn struct {
 	network      string
 	blocking     *blockingConn // by Blocking
 	secure       *secure       // TLS, of the backends with loops
-	handshakeErr chan error    // receives the result of the TLS handshake
+	handshakeErr chan error    // receives the result of the TLS handshake that Enroll awaits
 
 	mu     sync.Mutex
 	out    outQueue
@@ -47,7 +46,10 @@ type Conn struct {
 
 // newConn returns a connection that is not served yet.
 func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
-	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value, handshakeErr: make(chan error, 1)}
+	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value}
+	if o.TLS != nil {
+		c.handshakeErr = make(chan error, 1)
+	}
 	if c.handler == nil {
 		c.handler = &s.handler
 	}
@@ -199,7 +201,10 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(err error)) error
 
 // overTLS reports whether the net backend has TLS on the connection.
 func (c *Conn) overTLS() bool {
-	_, ok := c.bstate.nc.(*tls.Conn)
+	if c.bstate.net == nil {
+		return false
+	}
+	_, ok := c.bstate.net.conn.(*tls.Conn)
 	return ok
 }
 
@@ -517,15 +522,20 @@ func (c *Conn) reason() error {
 // Calls of the handler. Each returns normally, or aborts the connection and ends in a
 // panic or in runtime.Goexit.
 
+// handshakeEnded reports the result of the TLS handshake to Enroll, if it waits.
+func (c *Conn) handshakeEnded(err error) {
+	select {
+	case c.handshakeErr <- err:
+	default:
+	}
+}
+
 // handshakeFailed reports a failed handshake to Enroll and to the handler.
 func (c *Conn) handshakeFailed(err error) {
 	if err == nil {
 		err = net.ErrClosed
 	}
-	select {
-	case c.handshakeErr <- err:
-	default:
-	}
+	c.handshakeEnded(err)
 	if f := c.handler.OnHandshakeError; f != nil {
 		c.run(func() { f(c, err) })
 	}
@@ -777,37 +787,27 @@ type backendState struct {
 	wakeAt      time.Time // the alarm of the timer, zero for none
 	slot        uint32
 	gen         uint32
-	tid         int   // the thread that armed the receive
-	armed       bool  // a receive is in flight
-	canceling   bool  // its cancellation was submitted
-	ending      bool  // a cancellation of everything was submitted
-	marked      bool  // the loop will process the connection
-	drained     bool  // Shutdown: all that had arrived was delivered
-	drainLeft   int   // Shutdown: how much more is read at most, 0 before the first piece
-	oneShot     bool  // the receive ends after one completion
-	offloaded   bool  // a worker thread makes the last send
-	bulk        bool  // the peer sends much
-	mayHaveMore bool  // plain calls may receive more
-	fullInRow   uint8 // receives in a row that filled their buffers, up to bulkFrom
-	timerAt     int   // index in the heap of timers + 1, 0 if it is not there
-	discard     bool  // Shutdown: later data are dropped
-	kept        keptInput
+	tid         int32        // the thread that armed the receive
+	drainLeft   int32        // Shutdown: how much more is read at most, 0 before the first piece
+	timerAt     int          // index in the heap of timers + 1, 0 if it is not there
+	kept        *keptInput   // nil if nothing is kept
 	turn        uint64       // the loop's turn to which turnLeft belongs
 	turnLeft    int          // bytes that OnData may still get in that turn
-	sendTimeout bool         // SO_SNDTIMEO is set
 	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
+	armed       bool         // a receive is in flight
+	canceling   bool         // its cancellation was submitted
+	ending      bool         // a cancellation of everything was submitted
+	marked      bool         // the loop will process the connection
+	drained     bool         // Shutdown: all that had arrived was delivered
+	oneShot     bool         // the receive ends after one completion
+	offloaded   bool         // a worker thread makes the last send
+	bulk        bool         // the peer sends much
+	mayHaveMore bool         // plain calls may receive more
+	discard     bool         // Shutdown: later data are dropped
+	sendTimeout bool         // SO_SNDTIMEO is set
+	fullInRow   uint8        // receives in a row that filled their buffers, up to bulkFrom
 
-	// Used by the net backend.
-	nc                       net.Conn
-	raw                      net.Conn      // below nc, with TLS
-	cb                       *sync.Mutex   // held during callbacks
-	wake                     chan struct{} // makes the reader check the state
-	timer                    *time.Timer
-	opened                   bool        // OnOpen was called
-	exited                   atomic.Bool // a callback has called runtime.Goexit
-	gone                     bool        // closed; guarded by the connection's mutex
-	drainBy                  time.Time   // Shutdown: nothing more has arrived by then
-	drainedBytes, emptyReads int
+	net *netConn // used by the net backend
 }
 
 // covers reports whether the alarm is not later than at. The caller holds the
@@ -815,7 +815,7 @@ type backendState struct {
 func (k *backendState) covers(at time.Time) bool { return !k.wakeAt.IsZero() && !at.Before(k.wakeAt) }
 
 // keptInput holds data that was received and cannot be delivered while reading is
-// stopped.
+// stopped. Its queue is not empty.
 type keptInput struct {
 	queue outQueue
 	ended bool // the end of receiving, with res, follows the queue

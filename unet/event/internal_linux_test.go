@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -486,4 +487,12 @@ func TestPacketSegmentsRefused(t *testing.T) {
 			return out.Pending() == 0 && out.Server().Stats().PacketsSent == 43
 		})
 	})
+}
+
+// An idle connection takes the memory of its Conn and little else. The allocator rounds a
+// larger Conn up to 352 bytes.
+func TestConnSize(t *testing.T) {
+	if size := unsafe.Sizeof(Conn{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 320 {
+		t.Errorf("a Conn has %d bytes", size)
+	}
 }

@@ -183,7 +183,7 @@ func (l *loop) receiveNow(c *Conn) (more bool) {
 		}
 		l.deliver(c, p[:n])
 		sys.Poison(p[:n])
-		if n < len(p) || c.bstate.kept.queue.n > 0 {
+		if n < len(p) || c.bstate.kept != nil {
 			return false
 		}
 	}
@@ -567,7 +567,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	c.mu.Lock()
 	want := c.wantsInput()
 	gone := c.state.closing || c.state.aborted || k.discard
-	now := want && !gone && k.kept.queue.n == 0 && l.allowance(c) > 0
+	now := want && !gone && k.kept == nil && l.allowance(c) > 0
 	if now {
 		c.state.notified = true // the loop processes it in any case: a Write need not notify it
 	}
@@ -579,6 +579,9 @@ func (l *loop) deliver(c *Conn, data []byte) {
 		c.onData(data)
 		l.markDirty(c)
 	default:
+		if k.kept == nil {
+			k.kept = new(keptInput)
+		}
 		k.kept.queue.add(data)
 		l.markDirty(c)
 	}
@@ -586,8 +589,9 @@ func (l *loop) deliver(c *Conn, data []byte) {
 
 // release passes kept data to the handler, and then data that plain calls receive.
 func (l *loop) release(c *Conn) {
-	h := &c.bstate.kept
-	for h.queue.n > 0 {
+	k := &c.bstate
+	for k.kept != nil && k.kept.queue.n > 0 {
+		h := k.kept
 		c.mu.Lock()
 		want := c.wantsInput()
 		c.mu.Unlock()
@@ -597,18 +601,21 @@ func (l *loop) release(c *Conn) {
 		}
 		p := h.queue.front()
 		p = p[:min(len(p), l.server.opts.largest, left)]
-		c.bstate.turnLeft -= len(p)
+		k.turnLeft -= len(p)
 		c.onData(p)
 		h.queue.advance(len(p))
 	}
+	h := k.kept
+	if h != nil && h.queue.n == 0 {
+		k.kept = nil
+	}
 	switch {
-	case h.queue.n > 0:
-	case h.ended:
-		h.ended = false
+	case k.kept != nil:
+	case h != nil && h.ended:
 		l.receiveEnded(c, h.res)
-	case c.bstate.mayHaveMore:
-		c.bstate.mayHaveMore = false // OnData may end the goroutine: then input starts a receive
-		c.bstate.mayHaveMore = l.receiveNow(c)
+	case k.mayHaveMore:
+		k.mayHaveMore = false // OnData may end the goroutine: then input starts a receive
+		k.mayHaveMore = l.receiveNow(c)
 	}
 	l.markDirty(c)
 }
@@ -707,7 +714,10 @@ func (l *loop) reclaim(c *Conn, reset bool) {
 	fd := k.fd
 	k.fd = -1
 	c.out.drop()
-	k.kept.queue.drop()
+	if k.kept != nil {
+		k.kept.queue.drop()
+		k.kept = nil
+	}
 	l.timers.remove(c)
 	c.mu.Unlock()
 	if reset {
@@ -865,7 +875,7 @@ func (l *loop) drain(c *Conn) {
 	if k.drainLeft == 0 {
 		k.drainLeft = maxDrain
 	}
-	for n := 0; k.kept.queue.n == 0 && !k.kept.ended; n++ {
+	for n := 0; k.kept == nil; n++ {
 		if n == pieces {
 			l.markDirty(c) // give the others their turn
 			return
@@ -895,7 +905,7 @@ func (l *loop) drain(c *Conn) {
 		case n == 0:
 			l.receiveEnded(c, 0)
 		default:
-			if k.drainLeft -= n; k.drainLeft == 0 {
+			if k.drainLeft -= int32(n); k.drainLeft == 0 {
 				k.drainLeft = -1
 			}
 			c.onData(p[:n])

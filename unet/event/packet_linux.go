@@ -53,7 +53,7 @@ type loopSocket struct {
 
 	// The fields below belong to the loop.
 	slot, gen uint32
-	tid       int // the thread that armed the receive
+	tid       int32 // the thread that armed the receive
 	armed     bool
 	canceling bool
 	polled    bool // a poll for room is in flight

@@ -83,7 +83,7 @@ func (s *secure) handshakeDone(err error) {
 	s.open = true
 	s.mu.Unlock()
 	s.opened = true
-	c.handshakeErr <- nil
+	c.handshakeEnded(nil)
 	c.resumeInput()
 	c.callOnOpen()
 	s.pump()
@@ -315,8 +315,8 @@ func (c *Conn) TLSState() *tls.ConnectionState {
 	var conn *tls.Conn
 	if c.secure != nil {
 		conn = c.secure.conn
-	} else if t, ok := c.bstate.nc.(*tls.Conn); ok {
-		conn = t
+	} else if c.overTLS() {
+		conn = c.bstate.net.conn.(*tls.Conn)
 	} else {
 		return nil
 	}
