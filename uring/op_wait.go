@@ -43,7 +43,7 @@ func (e *SQE) TimeoutRemove(userData uint64) *SQE {
 	return e
 }
 
-// TimeoutUpdate gives the timeout with the given user data another time. The timeout keeps
+// TimeoutUpdate gives the timeout with the given user data a new time. The timeout keeps
 // its clock and loses its count. flags may be TimeoutAbs; with any other flag the result is
 // EINVAL. For a linked timeout the result is ENOENT: see [SQE.LinkTimeoutUpdate]. (5.11)
 func (e *SQE) TimeoutUpdate(userData uint64, ts *Timespec, flags TimeoutFlags) *SQE {
