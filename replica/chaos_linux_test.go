@@ -248,7 +248,8 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 	case err == nil:
 	case errors.Is(err, ErrUncertain):
 		r.Err, r.Detail = "uncertain", err.Error()
-	case errors.As(err, &e), errors.Is(err, ErrConflict), errors.Is(err, sqlite3.BUSY), errors.Is(err, os.ErrNotExist), errors.Is(err, errRecovering):
+	case errors.As(err, &e), errors.Is(err, ErrConflict), errors.Is(err, sqlite3.BUSY), errors.Is(err, os.ErrNotExist), errors.Is(err, errRecovering),
+		errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // of badDisk
 		r.Err, r.Detail = "no", err.Error()
 	default:
 		if b := (*BrokenError)(nil); errors.As(err, &b) {

@@ -188,6 +188,7 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 		k.mu.Unlock()
 		return nil, k.gone()
 	}
+	k.failure.Store(nil) // a failed checkpoint does not concern its caller
 	return ctx, nil
 }
 

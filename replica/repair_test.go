@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -186,6 +187,33 @@ func TestTooLarge(t *testing.T) {
 		"UPDATE t SET x=zeroblob(length(x))")
 	if got := value(t, db, "SELECT sum(length(x)) FROM t"); got != "600000" {
 		t.Error(got)
+	}
+	c.judge()
+}
+
+// TestWALFails: an error of the leader's own file ends a transaction before it is proposed.
+// The caller learns that nothing was committed.
+func TestWALFails(t *testing.T) {
+	var failing atomic.Bool
+	c := newCluster(t, 3, Options{disk: disk{around: func(path string, sync func() error) error {
+		if failing.Load() && strings.HasSuffix(path, "-wal") {
+			return syscall.EIO
+		}
+		return sync()
+	}}})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	// The next commit begins the WAL anew, and SQLite syncs its header.
+	execAll(t, db, "PRAGMA wal_checkpoint(RESTART)")
+	failing.Store(true)
+	_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(2)")
+	if !errors.Is(err, syscall.EIO) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "not committed") {
+		t.Errorf("with a WAL that fails: %v", err)
+	}
+	failing.Store(false)
+	execAll(t, db, "INSERT INTO t VALUES(3)")
+	if got := value(t, db, "SELECT group_concat(x) FROM t"); got != "1,3" {
+		t.Errorf("the rows are %s", got)
 	}
 	c.judge()
 }

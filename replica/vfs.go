@@ -242,7 +242,8 @@ func (f *walFile) ReadAt(p []byte, off int64) (int, error) {
 func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 	if off < walHeaderSize {
 		f.forget()
-		return f.File.WriteAt(p, off)
+		n, err := f.File.WriteAt(p, off)
+		return n, f.local(err, sqlite3.IOERR_WRITE)
 	}
 	if err := f.refresh(); err != nil {
 		return 0, err
@@ -276,7 +277,7 @@ func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 
 func (f *walFile) Truncate(size int64) error {
 	f.forget()
-	return f.File.Truncate(size)
+	return f.local(f.File.Truncate(size), sqlite3.IOERR_TRUNCATE)
 }
 
 func (f *walFile) Size() (int64, error) {
@@ -291,7 +292,8 @@ func (f *walFile) Size() (int64, error) {
 // into the file. The file itself is synced by checkpoints and snapshots.
 func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	if f.last == 0 {
-		return f.db.node.opts.disk.sync(f.db.path+"-wal", func() error { return f.File.Sync(flags) })
+		// SQLite has begun the WAL anew.
+		return f.local(f.db.node.opts.disk.sync(f.db.path+"-wal", func() error { return f.File.Sync(flags) }), sqlite3.IOERR_FSYNC)
 	}
 	base, buf, last := f.base, f.buf, f.last
 	f.forget()
@@ -309,6 +311,14 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 		return f.failed(err, sqlite3.IOERR_FSYNC)
 	}
 	return nil
+}
+
+// local returns an error of the file on this node. The transaction was not proposed then.
+func (f *walFile) local(err error, code sqlite3.ExtendedErrorCode) error {
+	if err == nil {
+		return nil
+	}
+	return f.failed(fmt.Errorf("replica: the transaction was not committed, because the WAL of %s failed on this node: %w", f.db.name, err), code)
 }
 
 // failed records in the connection why its commit failed.
