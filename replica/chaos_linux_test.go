@@ -257,20 +257,11 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 			break
 		}
 		r.Err, r.Detail = "failed", err.Error()
+		if e := (*sqlite3.Error)(nil); errors.As(err, &e) {
+			r.Detail += fmt.Sprintf(" (SQLite's code %d)", e.ExtendedCode())
+		}
 	}
 	return r
-}
-
-func atomically(ctx context.Context, db *sql.DB, statements string) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, statements); err != nil {
-		_ = tx.Rollback()
-		return err
-	}
-	return tx.Commit()
 }
 
 // States of a badDisk.

@@ -45,6 +45,9 @@ type database struct {
 
 	writers atomic.Int32 // transactions of this node that are being committed; incremented with mu locked
 	lacks   atomic.Bool  // the file lacks a transaction that was committed
+	// The number of commits that the index of the WAL has after the last commit of a connection of
+	// this node; 0 if it is not known. It is used with the writer's lock.
+	commits atomic.Uint32
 
 	mu       sync.Mutex
 	pos      Position // according to raft's log
@@ -137,6 +140,7 @@ func (db *database) close() error {
 	}
 	err := db.pages.close()
 	db.pages, db.loaded, db.sums, db.recent = nil, false, nil, nil
+	db.commits.Store(0)
 	if db.ahead {
 		db.ahead = false // load sets it again
 	}
@@ -259,8 +263,8 @@ func (db *database) settle() {
 
 // commit commits the transaction whose frames are in buf, for a connection of this node that
 // holds the writer's lock. It returns nil when a majority has it and write has put the
-// frames into the WAL.
-func (db *database) commit(base int64, buf []byte, last int64, write func([]byte) error) error {
+// frames into the WAL. The index of the WAL had from commits when the transaction began.
+func (db *database) commit(base int64, from uint32, buf []byte, last int64, write func([]byte) error) error {
 	n := db.node
 	if err := n.writable(); err != nil {
 		return err
@@ -273,6 +277,11 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 		err = errRecovering
 	case db.lacks.Load(): // the connection has read outdated pages
 		err = &BrokenError{Database: db.name, Err: errLacks}
+	case db.commits.Load() != 0 && db.commits.Load() != from:
+		// SQLite could not enter the frames of the transaction before into the index.
+		db.lacks.Store(true)
+		db.fail(errLacks)
+		err = db.broken
 	}
 	if err != nil {
 		db.mu.Unlock()
@@ -313,18 +322,25 @@ func (db *database) commit(base int64, buf []byte, last int64, write func([]byte
 	// A majority has it, and the state machine has counted it.
 	if err := write(frames); err != nil {
 		err = fmt.Errorf("a committed transaction could not be written to %s: %w", db.path, err)
-		db.lacks.Store(true)
-		go func() { // apply may hold mu and wait for this connection's lock
-			db.mu.Lock()
-			defer db.mu.Unlock()
-			db.fail(err)
-		}()
-		n.giveUp()
-		return &UncertainError{Err: err}
+		return db.unwritten(err)
 	}
+	db.commits.Store(from + 1)
 	db.dirty.Store(true)
 	n.metrics.Commits.Add(1)
 	return nil
+}
+
+// unwritten is called when a transaction of a connection of this node was committed and the file
+// lacks it. It returns the error for the caller.
+func (db *database) unwritten(err error) error {
+	db.lacks.Store(true)
+	go func() { // apply may hold mu and wait for this connection's lock
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.fail(err)
+	}()
+	db.node.giveUp()
+	return &UncertainError{Err: err}
 }
 
 // collect takes the pages of a transaction from its frames, and encodes how they change. If a
@@ -718,6 +734,7 @@ func (db *database) write(t *txn) error {
 		}
 		time.Sleep(min(time.Duration(try)*100*time.Microsecond, 5*time.Millisecond))
 	}
+	db.commits.Store(0)
 	var err error
 	switch {
 	case db.lacks.Load():

@@ -142,7 +142,10 @@ type conn struct {
 	epoch   uint64
 	writer  bool
 	deposed atomic.Bool
-	failure atomic.Pointer[error] // of the commit
+	// What the VFS has noted since the last call began: why SQLite's call failed, and that a
+	// transaction was committed.
+	failure   atomic.Pointer[error]
+	committed atomic.Bool
 
 	mu      sync.Mutex
 	checked bool // check has succeeded in this transaction
@@ -189,6 +192,7 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 		return nil, k.gone()
 	}
 	k.failure.Store(nil) // a failed checkpoint does not concern its caller
+	k.committed.Store(false)
 	return ctx, nil
 }
 
@@ -248,6 +252,9 @@ func (k *conn) translate(err error) error {
 	if err != nil {
 		if why := k.failure.Swap(nil); why != nil {
 			err = *why
+		} else if k.committed.Load() && (errors.Is(err, sqlite3.IOERR) || errors.Is(err, sqlite3.NOMEM)) {
+			// SQLite enters the frames into the index of the WAL after the sync.
+			return k.db.unwritten(fmt.Errorf("a committed transaction could not be entered into the index of the WAL of %s: %w", k.db.path, err))
 		}
 	}
 	switch {

@@ -233,6 +233,19 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// atomically executes statements in a transaction.
+func atomically(ctx context.Context, db *sql.DB, statements string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, statements); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}
+
 // writer executes a statement repeatedly, until it fails or stop is called. stop returns
 // the number of successes, and the error.
 func writer(ctx context.Context, db *sql.DB, statement string) (stop func() (written int, err error)) {

@@ -228,17 +228,24 @@ func (f *pageFile) mapIndex(size int) error {
 // word returns a word of the mapped index for atomic use: other connections read and write it.
 func (f *pageFile) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&f.index[at : at+4][0])) }
 
-// committed returns where the committed frames of a WAL end, and its salts.
-func committed(shm *os.File) (end int64, salt [2]uint32, err error) {
+// committed returns the state of a WAL from its index. Readers call it without a lock, so another
+// connection may be writing the header.
+func committed(shm *os.File) (h indexHeader, err error) {
 	var p [2 * indexHeaderSize]byte
-	if _, err := shm.ReadAt(p[:], 0); err != nil {
-		return 0, salt, err
+	for try := 0; ; try++ {
+		if _, err := shm.ReadAt(p[:], 0); err != nil {
+			return h, err
+		}
+		if err := h.parse(p[:]); !errors.Is(err, errIndex) || try == 100 {
+			return h, err
+		}
+		time.Sleep(time.Duration(try) * 10 * time.Microsecond)
 	}
-	var h indexHeader
-	if err := h.parse(p[:]); err != nil {
-		return 0, salt, err
-	}
-	return walHeaderSize + int64(h.frames)*(frameHeaderSize+int64(h.pageSize)), h.salt, nil
+}
+
+// end returns where the committed frames end in the WAL.
+func (h *indexHeader) end() int64 {
+	return walHeaderSize + int64(h.frames)*(frameHeaderSize+int64(h.pageSize))
 }
 
 // place returns the place of a frame in the index: the offset of its block, the offset of the

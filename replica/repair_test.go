@@ -20,7 +20,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/ncruces/go-sqlite3"
 	sqlite "github.com/ncruces/go-sqlite3/driver"
+
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 // TestForeignChange lets another program change, truncate or delete a file of a stopped
@@ -187,33 +190,6 @@ func TestTooLarge(t *testing.T) {
 		"UPDATE t SET x=zeroblob(length(x))")
 	if got := value(t, db, "SELECT sum(length(x)) FROM t"); got != "600000" {
 		t.Error(got)
-	}
-	c.judge()
-}
-
-// TestWALFails: an error of the leader's own file ends a transaction before it is proposed.
-// The caller learns that nothing was committed.
-func TestWALFails(t *testing.T) {
-	var failing atomic.Bool
-	c := newCluster(t, 3, Options{disk: disk{around: func(path string, sync func() error) error {
-		if failing.Load() && strings.HasSuffix(path, "-wal") {
-			return syscall.EIO
-		}
-		return sync()
-	}}})
-	db := open(t, c.leader(), "db")
-	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
-	// The next commit begins the WAL anew, and SQLite syncs its header.
-	execAll(t, db, "PRAGMA wal_checkpoint(RESTART)")
-	failing.Store(true)
-	_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(2)")
-	if !errors.Is(err, syscall.EIO) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "not committed") {
-		t.Errorf("with a WAL that fails: %v", err)
-	}
-	failing.Store(false)
-	execAll(t, db, "INSERT INTO t VALUES(3)")
-	if got := value(t, db, "SELECT group_concat(x) FROM t"); got != "1,3" {
-		t.Errorf("the rows are %s", got)
 	}
 	c.judge()
 }
@@ -388,6 +364,137 @@ func TestRedo(t *testing.T) {
 	d.lacks.Store(false)
 	execAll(t, db, "INSERT INTO t VALUES('taken')")
 	c.judge()
+}
+
+// TestErrorsOfTheLeadersDisk: if the leader cannot write or sync the header of a WAL, nothing was
+// proposed. The error has the reason, and not only SQLite's code, after which the caller could
+// not know whether the transaction is there.
+func TestErrorsOfTheLeadersDisk(t *testing.T) {
+	var failing atomic.Bool
+	around := func(path string, sync func() error) error {
+		if failing.Load() && strings.HasSuffix(path, "db-wal") {
+			return syscall.EIO
+		}
+		return sync()
+	}
+	c := newCluster(t, 1, Options{disk: disk{around: around}})
+	db := open(t, c.leader(), "db")
+	must(t, db.PingContext(t.Context()))
+	write := map[string]func(string) error{
+		"a statement": func(s string) error {
+			_, err := db.ExecContext(t.Context(), s)
+			return err
+		},
+		"a transaction": func(s string) error { return atomically(t.Context(), db, s) },
+		"a result": func(s string) error {
+			var x any
+			return db.QueryRowContext(t.Context(), s+" RETURNING x").Scan(&x)
+		},
+	}
+	for name, f := range write {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []string{"CREATE TABLE IF NOT EXISTS t(x)", "PRAGMA wal_checkpoint(RESTART)"} {
+				_, err := db.ExecContext(t.Context(), s)
+				must(t, err)
+			}
+			failing.Store(true)
+			err := f("INSERT INTO t VALUES('" + name + "')")
+			failing.Store(false)
+			if !errors.Is(err, syscall.EIO) || !errors.Is(err, sqlite3.IOERR) || errors.Is(err, ErrUncertain) || !strings.Contains(err.Error(), "not committed") {
+				t.Errorf("%v", err)
+			}
+			var rows int
+			must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM t WHERE x=?", name).Scan(&rows))
+			if rows != 0 {
+				t.Error("the refused row is there")
+			}
+			must(t, f("INSERT INTO t VALUES('"+name+"')"))
+		})
+	}
+	c.judge()
+}
+
+// TestCommitIsNotInIndex: SQLite enters the frames of a transaction into the index of the WAL after
+// it was committed. If that fails, the file lacks the transaction: the next writer must not build on
+// its pages, and the caller gets ErrUncertain.
+func TestCommitIsNotInIndex(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	db.SetMaxOpenConns(1)
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	shm, err := os.OpenFile(filepath.Join(leader.data, "db-shm"), os.O_RDWR, 0)
+	must(t, err)
+	defer shm.Close()
+	before := make([]byte, 2*indexHeaderSize)
+	_, err = shm.ReadAt(before, 0)
+	must(t, err)
+	execAll(t, db, "INSERT INTO t VALUES(2)")
+	_, err = shm.WriteAt(before, 0)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES(3)")
+	if _, ok := errors.AsType[*BrokenError](err); !ok {
+		t.Errorf("a write into a file that lacks a commit: %v", err)
+	}
+	until(t, "the file is whole", func() bool { return leader.metrics.Redone.Load() > 0 && len(leader.Status().Broken) == 0 })
+	var rows string
+	until(t, "the rows can be read", func() bool {
+		return db.QueryRowContext(t.Context(), "SELECT group_concat(x) FROM t").Scan(&rows) == nil
+	})
+	if rows != "1,2" {
+		t.Errorf("the file has the rows %s", rows)
+	}
+	c.judge()
+
+	leader = c.leader()
+	d, err := leader.named("db")
+	must(t, err)
+	k := &conn{c: &connector{n: leader}, db: d}
+	k.committed.Store(true)
+	if err := k.translate(sqlite3.IOERR_SHMSIZE); !errors.Is(err, ErrUncertain) || !errors.Is(err, sqlite3.IOERR) {
+		t.Errorf("an error of SQLite after the commit: %v", err)
+	}
+	until(t, "the file is whole", func() bool { return !d.lacks.Load() && len(leader.Status().Broken) == 0 })
+	c.judge()
+}
+
+// TestIndexHasRoom: before a transaction is proposed, the index of the WAL has room for its frames.
+func TestIndexHasRoom(t *testing.T) {
+	var path string
+	var large atomic.Int64 // size of the index when raft's log had a large transaction
+	var logged int64
+	written := func(s appendlog.SegmentInfo) error {
+		if s.Size > logged+16<<20 {
+			info, err := os.Stat(path)
+			must(t, err)
+			large.Store(info.Size())
+		}
+		logged = s.Size
+		return nil
+	}
+	c := newCluster(t, 1, Options{disk: disk{written: written}})
+	path = filepath.Join(c.leader().data, "db-shm")
+	db := open(t, c.leader(), "db")
+	// Without cache_size SQLite would write frames, and enter them, before the commit.
+	execAll(t, db, "CREATE TABLE t(x)", "PRAGMA cache_size=-100000", "INSERT INTO t VALUES(randomblob(20000000))")
+	if large.Load() < 2*indexBlock {
+		t.Errorf("the index had %d bytes", large.Load())
+	}
+	c.judge()
+
+	shm, err := os.Create(filepath.Join(t.TempDir(), "shm"))
+	must(t, err)
+	defer shm.Close()
+	must(t, shm.Truncate(indexBlock))
+	f := &walFile{db: &database{pageSize: 4096}, shm: shm}
+	for _, frames := range []int64{framesInFirst, framesInFirst + 1, framesInFirst + framesInBlock, framesInFirst + framesInBlock + 1} {
+		must(t, f.makeRoom(walHeaderSize+frames*(frameHeaderSize+4096)))
+		info, err := shm.Stat()
+		must(t, err)
+		if want := (1 + (frames-framesInFirst+framesInBlock-1)/framesInBlock) * indexBlock; info.Size() != want {
+			t.Errorf("%d frames: the index has %d bytes instead of %d", frames, info.Size(), want)
+		}
+	}
 }
 
 // TestFetchFromNodeThatRecovers: a node that was restarted alone, and whose file is newer

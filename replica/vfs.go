@@ -54,7 +54,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		if !ok || main.role != roleWriter {
 			return &plainWAL{base, v.node, name.String()}, out, nil
 		}
-		shm, err := os.Open(strings.TrimSuffix(name.String(), "-wal") + "-shm")
+		shm, err := os.OpenFile(strings.TrimSuffix(name.String(), "-wal")+"-shm", os.O_RDWR, 0)
 		if err != nil {
 			return nil, out, vfs.SystemError(errors.Join(err, base.Close()), sqlite3.CANTOPEN)
 		}
@@ -201,6 +201,7 @@ type walFile struct {
 	shm  *os.File  // to find the end of the committed frames
 	base int64     // offset of buf in the file
 	salt [2]uint32 // of the WAL when it was begun
+	from uint32    // the index's number of commits before the transaction
 	buf  []byte    // the frames of a transaction
 	last int64     // offset of the commit frame; 0 until it is written
 }
@@ -217,11 +218,11 @@ func (f *walFile) refresh() error {
 	if f.base == 0 {
 		return nil
 	}
-	end, salt, err := committed(f.shm)
+	h, err := committed(f.shm)
 	if err != nil {
-		return vfs.SystemError(err, sqlite3.IOERR_READ)
+		return f.local(err, sqlite3.IOERR_READ)
 	}
-	if end != f.base || salt != f.salt {
+	if h.end() != f.base || h.salt != f.salt {
 		f.forget()
 	}
 	return nil
@@ -249,17 +250,17 @@ func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if f.base == 0 {
-		end, salt, err := committed(f.shm)
+		h, err := committed(f.shm)
 		if err != nil {
-			return 0, vfs.SystemError(err, sqlite3.IOERR_READ)
+			return 0, f.local(err, sqlite3.IOERR_READ)
 		}
-		f.base, f.salt = max(end, walHeaderSize), salt
+		f.base, f.salt, f.from = h.end(), h.salt, h.change
 	}
 	at := off - f.base
 	if at < 0 || at > int64(len(f.buf)) {
 		base := f.base
 		f.forget()
-		return 0, vfs.SystemError(fmt.Errorf("replica: SQLite writes a frame at offset %d of the WAL of %s, and its commits end at %d", off, f.db.path, base), sqlite3.IOERR_WRITE)
+		return 0, f.failed(fmt.Errorf("replica: SQLite writes a frame at offset %d of the WAL of %s, and its commits end at %d", off, f.db.path, base), sqlite3.IOERR_WRITE)
 	}
 	if limit := f.db.node.opts.MaxTransaction; at+int64(len(p)) > int64(limit) {
 		f.forget()
@@ -303,14 +304,34 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	if f.db.node.opts.Trace {
 		defer trace.StartRegion(context.Background(), "replica.commit").End()
 	}
-	err := f.db.commit(base, buf, last, func(frames []byte) error {
+	if err := f.makeRoom(base + int64(len(buf))); err != nil {
+		return f.local(err, sqlite3.IOERR_FSYNC)
+	}
+	err := f.db.commit(base, f.from, buf, last, func(frames []byte) error {
 		_, err := f.File.WriteAt(frames, base)
 		return err
 	})
 	if err != nil {
 		return f.failed(err, sqlite3.IOERR_FSYNC)
 	}
+	f.conn.committed.Store(true)
 	return nil
+}
+
+// makeRoom extends the index of the WAL for frames up to an offset. SQLite enters the frames of a
+// transaction after the sync. If it failed then, because the disk is full, the file would lack a
+// transaction that was committed.
+func (f *walFile) makeRoom(end int64) error {
+	at, _, _ := place(uint32((end - walHeaderSize) / (frameHeaderSize + int64(f.db.pageSize))))
+	if at == 0 {
+		return nil // the index always has its first block
+	}
+	info, err := f.shm.Stat()
+	if err != nil || info.Size() >= at+indexBlock {
+		return err
+	}
+	_, err = f.shm.WriteAt(make([]byte, at+indexBlock-info.Size()), info.Size())
+	return err
 }
 
 // local returns an error of the file on this node. The transaction was not proposed then.
@@ -318,7 +339,7 @@ func (f *walFile) local(err error, code sqlite3.ExtendedErrorCode) error {
 	if err == nil {
 		return nil
 	}
-	return f.failed(fmt.Errorf("replica: the transaction was not committed, because the WAL of %s failed on this node: %w", f.db.name, err), code)
+	return f.failed(fmt.Errorf("replica: the transaction was not committed, because the WAL of %s failed on this node: %w: %w", f.db.name, code, err), code)
 }
 
 // failed records in the connection why its commit failed.
