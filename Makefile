@@ -25,10 +25,11 @@ QUICK = -vet=off -ldflags=-w
 # A program with the race detector sleeps for a second when it ends, so that
 # goroutines which go on may show something; TestMain lets none go on.
 test: export GORACE ?= atexit_sleep_ms=0
+# Four packages at a time: together the tests wait about as long as they compute.
 test: ## all tests of all modules, with the race detector where there is a C compiler (vet is part of lint)
 	@race=-race; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
 	  echo "make test: the race detector is left out, which needs a C compiler: $$(echo "$$why" | tail -n 1)"; fi; \
-	set -x; $(GO) test $$race $(QUICK) -timeout 600s $(PKGS)
+	set -x; $(GO) test -p 4 $$race $(QUICK) -timeout 600s $(PKGS)
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
