@@ -130,7 +130,7 @@ func (a *allBench) configure(flags *benchFlags) error {
 // Any other error ends the run.
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	all := &report.Run{Notes: a.spoilers()}
-	tools.warn(all.Notes)
+	tools.warnings.print(all.Notes)
 	// The ratio of the two is how much slower than foreseen the suites have been.
 	foreseen, took := time.Duration(0), time.Duration(0)
 	for i, p := range a.parts {

@@ -66,7 +66,8 @@ func TestAllSuites(t *testing.T) {
 	net := &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)}
 	a, ran := allOf(file, nothing, net)
 	var warned bytes.Buffer
-	run, err := a.measure(t.Context(), benchTools{notes: &warned})
+	printed := &warnings{out: &warned}
+	run, err := a.measure(t.Context(), benchTools{warnings: printed})
 	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 || len(run.Notes) != 1 {
 		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
 	}
@@ -74,7 +75,7 @@ func TestAllSuites(t *testing.T) {
 	cmd := newRootCmd()
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	if err := printRun(cmd, run, false, nil); err != nil {
+	if err := printRun(cmd, run, false, nil, printed); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -90,6 +91,14 @@ func TestAllSuites(t *testing.T) {
 	}
 	if !strings.Contains(warned.String(), "the machine is busy") || errs.Len() > 0 {
 		t.Errorf("want a warning in %q and none in %q", &warned, &errs)
+	}
+	// A run that ends early prints no tables, and no warning again.
+	run.Cells, run.Notes = nil, append(run.Notes, "a second note")
+	if err := printRun(cmd, run, false, context.Canceled, printed); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(warned.String(), "the machine is busy"); got != 1 || !strings.Contains(warned.String(), "a second note") {
+		t.Errorf("%d warnings of the same in %q", got, &warned)
 	}
 }
 

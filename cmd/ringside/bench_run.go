@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,16 +34,22 @@ type benchmark interface {
 type benchTools struct {
 	round func(context.Context, workload.Job) (measure.Sample, error)
 	bar   *progress.Bar
-	// notes receives conditions that disturb the figures as soon as they are known. Nil discards
-	// them.
-	notes io.Writer
+	// warnings receives conditions that disturb the figures as soon as they are known, while the
+	// user can still change them.
+	warnings *warnings
 }
 
-// warn prints conditions that disturb the figures while the user can still change them.
-func (t benchTools) warn(notes []string) {
+// warnings prints conditions that disturb the figures, each once. Nil discards them.
+type warnings struct {
+	out     io.Writer
+	printed []string
+}
+
+func (w *warnings) print(notes []string) {
 	for _, n := range notes {
-		if t.notes != nil {
-			fmt.Fprintf(t.notes, "ringside: note: %s\n", n)
+		if w != nil && !slices.Contains(w.printed, n) {
+			w.printed = append(w.printed, n)
+			fmt.Fprintf(w.out, "ringside: note: %s\n", n)
 		}
 	}
 }
@@ -63,9 +70,10 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, outputs.close()) }()
-	run, err := runMeasured(cmd, b)
+	warned := &warnings{out: cmd.ErrOrStderr()}
+	run, err := runMeasured(cmd, b, warned)
 	err = outOfSpace(err)
-	if err := printRun(cmd, run, flags.quiet(), err); err != nil {
+	if err := printRun(cmd, run, flags.quiet(), err, warned); err != nil {
 		return err
 	}
 	// A run in which everything was skipped still has a result: the skipped parts and the reasons.
@@ -122,7 +130,7 @@ func outOfSpace(err error) error {
 }
 
 // runMeasured runs the suite with a progress bar on a terminal.
-func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
+func runMeasured(cmd *cobra.Command, b benchmark, warned *warnings) (*report.Run, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -138,21 +146,21 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 			err = worker.Run(ctx, job, &s)
 			return s, err
 		},
-		bar:   bar,
-		notes: cmd.ErrOrStderr(),
+		bar:      bar,
+		warnings: warned,
 	})
 }
 
 // printRun prints header, tables and summary, unless standard output is a result file. It labels a
-// run that ended early.
-func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error) error {
+// run that ended early. Without tables it prints the notes as warnings, unless that was done.
+func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error, warned *warnings) error {
 	if run == nil {
 		return nil
 	}
 	out := cmd.OutOrStdout()
 	partial := runErr != nil
 	if quiet || partial && len(run.Cells) == 0 {
-		benchTools{notes: cmd.ErrOrStderr()}.warn(run.Notes)
+		warned.print(run.Notes)
 		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
 	if partial {

@@ -34,7 +34,7 @@ func TestPartialRunIsLabelled(t *testing.T) {
 		cmd := newRootCmd()
 		cmd.SetOut(&stdout)
 		cmd.SetErr(&stderr)
-		if err := printRun(cmd, run, false, tc.err); err != nil {
+		if err := printRun(cmd, run, false, tc.err, &warnings{out: cmd.ErrOrStderr()}); err != nil {
 			t.Fatal(err)
 		}
 		out := stdout.String()
