@@ -77,8 +77,8 @@ type Options struct {
 	// Logger receives elections, repairs and failures. nil means slog.Default().
 	Logger *slog.Logger
 	// Trace adds regions of package runtime/trace: "replica.commit" while a transaction waits
-	// for its commit, "replica.apply" for entries of the log that are applied, and
-	// "replica.snapshot" for a snapshot. It gives the goroutines of the node the labels
+	// for its commit, "replica.sync" for each durable write of raft's log, "replica.apply" for
+	// entries of the log that are applied, and "replica.snapshot" for a snapshot. It gives the goroutines of the node the labels
 	// ringside=replica and node=ID of package runtime/pprof.
 	Trace bool
 
@@ -268,7 +268,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written}); err != nil {
+	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written, Trace: o.Trace}); err != nil {
 		return nil, err
 	}
 	if n.wire, err = listen(n); err != nil {

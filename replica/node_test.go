@@ -304,7 +304,7 @@ func TestTrace(t *testing.T) {
 		if got := strings.Contains(profile.String(), `"node":"a", "ringside":"replica"`); got != on {
 			t.Errorf("Trace %v: labels in the profile: %v", on, got)
 		}
-		for _, region := range []string{"replica.commit", "replica.apply", "replica.snapshot"} {
+		for _, region := range []string{"replica.commit", "replica.sync", "replica.apply", "replica.snapshot"} {
 			// Names of functions begin alike; the length precedes a string.
 			if got := bytes.Contains(events.Bytes(), append([]byte{byte(len(region))}, region...)); got != on {
 				t.Errorf("Trace %v: %s in the trace: %v", on, region, got)

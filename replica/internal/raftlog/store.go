@@ -10,10 +10,12 @@ package raftlog
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"runtime/trace"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +48,9 @@ type Options struct {
 	// Written, if not nil, is called after each durable write with the segment. Its error
 	// becomes the error of the write. Tests cut power and fail syncs with it.
 	Written func(appendlog.SegmentInfo) error
+	// Trace makes each durable write, with its sync, a region "replica.sync" of package
+	// runtime/trace.
+	Trace bool
 }
 
 // batchBytes is how much StoreLogs writes at once.
@@ -312,6 +317,9 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 
 // append writes records durably. s.writing is locked.
 func (s *Store) append(records [][]byte) (appendlog.Position, error) {
+	if s.opts.Trace {
+		defer trace.StartRegion(context.Background(), "replica.sync").End()
+	}
 	at, err := s.log.AppendBatch(records)
 	if err == nil && s.opts.Written != nil {
 		segments := s.log.Segments()
