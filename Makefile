@@ -81,7 +81,7 @@ forbidden: ## all tests where a seccomp filter refuses io_uring, those of what o
 	$(GO) run ./internal/testing/seccomp -errno ENOSYS -- $(GO) test $(QUICK) -short -count=1 $(RINGS)
 
 kernels: ## the core's tests on older kernels, in a virtual machine; ARCH=arm64 for Linux 6.12 on arm64
-	$(GO) run ./internal/testing/vm/lane -arch $(ARCH) $(if $(filter arm64,$(ARCH)),-timeout 20m) $(addprefix -kernel ,$(KERNELS)) $(LANE)
+	$(GO) run ./internal/testing/vm/lane -arch $(ARCH) $(if $(filter arm64,$(ARCH)),-timeout 20m) $(addprefix -kernel ,$(KERNELS)) -tool openssl -tool curl $(LANE)
 
 # What an emulated arm64 answers in a minute: encodings, probes, a real ring.
 .PHONY: kernels-brief

@@ -133,13 +133,76 @@ const SegmentControlSize = 24
 // into datagrams of size bytes (UDP_SEGMENT). It is stored in b, which has room for
 // SegmentControlSize bytes.
 func SegmentControl(b []byte, size int) []byte {
-	b = b[:unix.CmsgSpace(2)]
-	clear(b)
-	h := unix.Cmsghdr{Level: unix.IPPROTO_UDP, Type: unix.UDP_SEGMENT}
-	h.SetLen(unix.CmsgLen(2))
-	copy(b, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unix.SizeofCmsghdr))
+	b = controlData(b, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2)
 	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(size))
 	return b
+}
+
+// controlData prepares b for one piece of control data of n bytes.
+func controlData(b []byte, level, typ int32, n int) []byte {
+	b = b[:unix.CmsgSpace(n)]
+	clear(b)
+	h := unix.Cmsghdr{Level: level, Type: typ}
+	h.SetLen(unix.CmsgLen(n))
+	copy(b, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unix.SizeofCmsghdr))
+	return b
+}
+
+// Of linux/tls.h.
+const (
+	tlsTX            = 1
+	tlsSetRecordType = 1
+)
+
+// SockTLS attaches the kernel's TLS to a connected TCP socket (TCP_ULP). Nothing is
+// encrypted before [SockTLSSend]. The error is ENOENT if the kernel has no TLS, and ENOTCONN
+// if the socket is not connected.
+func SockTLS(fd int) syscall.Errno {
+	if _, errno := fault("tcp_ulp", 1); errno != 0 {
+		return errno
+	}
+	return errnoOf(unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"))
+}
+
+// HasTLS returns 0 if the kernel has TLS.
+func HasTLS() syscall.Errno {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	defer unix.Close(fd)
+	errno := SockTLS(fd)
+	if errno == unix.ENOTCONN {
+		return 0
+	}
+	return errno
+}
+
+// SockTLSSend has the kernel encrypt what is sent from now on; info is a struct
+// tls12_crypto_info of the cipher (TLS_TX).
+func SockTLSSend(fd int, info []byte) syscall.Errno {
+	if _, errno := fault("tls_tx", 1); errno != 0 {
+		return errno
+	}
+	return errnoOf(unix.SetsockoptString(fd, unix.SOL_TLS, tlsTX, string(info)))
+}
+
+// SockTLSRecord is sendmsg(2) of a record with a type (TLS_SET_RECORD_TYPE). It does not
+// block. It first sends what the kernel has kept of a record; with an empty p nothing else.
+func SockTLSRecord(fd int, typ byte, p []byte) syscall.Errno {
+	control := controlData(make([]byte, unix.CmsgSpace(1)), unix.SOL_TLS, tlsSetRecordType, 1)
+	control[unix.CmsgLen(0)] = typ
+	var part SockPart
+	var msg SockMsg
+	msg.Set(nil, &part, p, control)
+	_, errno := SockSendMsg(fd, unsafe.Pointer(&msg.hdr), unix.MSG_DONTWAIT)
+	return errno
+}
+
+// errnoOf returns the error number of a call of package unix, which returns no other errors.
+func errnoOf(err error) syscall.Errno {
+	errno, _ := err.(syscall.Errno)
+	return errno
 }
 
 // SegmentSize returns the size of the datagrams that the kernel has joined to one

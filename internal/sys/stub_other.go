@@ -51,6 +51,21 @@ func MapAnon(int, bool) (*Region, error) { return nil, Error("mmap", noSys) }
 // Unmap does nothing.
 func (r *Region) Unmap() error { return nil }
 
+// HasTLS returns ENOSYS.
+func HasTLS() syscall.Errno { return noSys }
+
+// SockTLS returns ENOSYS.
+func SockTLS(int) syscall.Errno { return noSys }
+
+// SockTLSSend returns ENOSYS.
+func SockTLSSend(int, []byte) syscall.Errno { return noSys }
+
+// SockTLSRecord returns ENOSYS.
+func SockTLSRecord(int, byte, []byte) syscall.Errno { return noSys }
+
+// SockSendFile returns ENOSYS.
+func SockSendFile(int, int, int) (int, syscall.Errno) { return 0, noSys }
+
 // CopyFileRange returns ENOSYS.
 func CopyFileRange(int, int64, int, int64, int) (int, error) { return 0, noSys }
 

@@ -25,7 +25,7 @@ import (
 // exported surface is recorded.
 var (
 	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
-		"unet", "unet/event", "unet/event/framing", "uring", "watch", "watch/watchtest"}
+		"unet", "unet/event", "unet/event/framing", "unet/ktls", "uring", "watch", "watch/watchtest"}
 	surfaces = []string{"linux", "darwin", "windows"}
 )
 

@@ -39,6 +39,7 @@ var layers = map[string][]string{
 	"unet":                 {"features", "internal/epoll", "internal/fdlock", "internal/ringloop", "internal/sys", "uring"},
 	"unet/event":           {"features", "internal/ringloop", "internal/sys", "uring", "watch"},
 	"unet/event/framing":   {"unet/event"},
+	"unet/ktls":            {"internal/sys"},
 	"watch":                {"features", "internal/epoll", "internal/ringloop", "internal/sys", "uring"},
 	"watch/watchtest":      {"internal/sys", "watch"},
 
@@ -75,7 +76,7 @@ var layers = map[string][]string{
 }
 
 // kernelAccess may use unsafe and golang.org/x/sys.
-var kernelAccess = []string{"internal/sys", "internal/testing/seccomp", "internal/testing/seccomp/filter"}
+var kernelAccess = []string{"internal/sys", "internal/testing/seccomp", "internal/testing/seccomp/filter", "internal/testing/vm/init"}
 
 type listed struct {
 	ImportPath, Dir                    string

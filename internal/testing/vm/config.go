@@ -37,6 +37,9 @@ type Config struct {
 	// Sysctls are set before the first job, such as
 	// "kernel.io_uring_disabled": "2".
 	Sysctls map[string]string
+	// Modules are the paths of kernel modules to load, in this order, before the first job.
+	// One that the guest's processor cannot use is left out.
+	Modules []string
 	// Files are copied into the guest.
 	Files []File
 	// Jobs run one after the other. Each needs a Timeout.

@@ -12,7 +12,8 @@
 // with O_DIRECT, which tmpfs learned only in Linux 6.6.
 //
 // Kernels are Debian packages, downloaded by apt-get and unpacked into a
-// cache without being installed. For an architecture other than the host's
+// cache without being installed. Of their modules those of the kernel's TLS are kept, and
+// loaded by the guest. For an architecture other than the host's
 // apt-get uses separate package lists in that cache.
 //
 // If a tool or a kernel is not available, the error is an UnavailableError. The

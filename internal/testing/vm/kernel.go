@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +27,15 @@ type Kernel struct {
 	Package string
 	// Image is the path of the vmlinuz.
 	Image string
+	// Modules are the paths of the package's modules for TLS in the kernel, in the order
+	// in which they can be loaded.
+	Modules []string
+}
+
+// moduleNames are the modules of TLS and of its ciphers, each after those that it needs.
+// An architecture has some of them.
+var moduleNames = []string{
+	"cryptd", "crypto_simd", "gf128mul", "crypto_null", "ghash-generic", "aesni-intel", "gcm", "tls",
 }
 
 // CacheDir returns the directory of the cached kernels: $RINGSIDE_KERNEL_CACHE
@@ -47,8 +58,9 @@ type apt interface {
 	// mayUpdate reports whether update is allowed: the host's lists are root's.
 	mayUpdate() bool
 	update(ctx context.Context) error
-	// vmlinuz downloads a package and stores the kernel image in it at path.
-	vmlinuz(ctx context.Context, pkg, path string) error
+	// kernel downloads a package and stores the kernel image in it at path, and its
+	// modules in the directory moduleDir(path).
+	kernel(ctx context.Context, pkg, path string) error
 }
 
 // FetchKernel returns the newest packaged kernel of a version such as "6.12" for
@@ -109,15 +121,29 @@ func newestKernel(ctx context.Context, source apt, dir, arch, version string) (K
 		return Kernel{}, fmt.Errorf("the package lists do not have it")
 	}
 	k := cachedKernel(dir, version, names[0])
-	if _, err := os.Stat(k.Image); err == nil {
+	_, noImage := os.Stat(k.Image)
+	_, noModules := os.Stat(moduleDir(k.Image))
+	if noImage == nil && noModules == nil {
 		return k, nil
 	}
-	return k, source.vmlinuz(ctx, k.Package, k.Image)
+	if err := source.kernel(ctx, k.Package, k.Image); err != nil {
+		return k, err
+	}
+	return cachedKernel(dir, version, names[0]), nil
 }
 
 func cachedKernel(dir, version, pkg string) Kernel {
-	return Kernel{Version: version, Package: pkg, Image: filepath.Join(dir, pkg+".vmlinuz")}
+	k := Kernel{Version: version, Package: pkg, Image: filepath.Join(dir, pkg+".vmlinuz")}
+	for _, name := range moduleNames {
+		// Of .ko, or of .ko.xz, which the kernel unpacks.
+		files, _ := filepath.Glob(filepath.Join(moduleDir(k.Image), name+".ko*"))
+		k.Modules = append(k.Modules, files...)
+	}
+	return k
 }
+
+// moduleDir returns the directory of the modules beside an image in the cache.
+func moduleDir(image string) string { return strings.TrimSuffix(image, ".vmlinuz") + ".modules" }
 
 // CachedKernel returns the newest image of a version in the cache, without
 // asking for a newer one; false if there is none.
@@ -199,7 +225,7 @@ func (a debianApt) update(ctx context.Context) error {
 	return err
 }
 
-func (a debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
+func (a debianApt) kernel(ctx context.Context, pkg, image string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(image), "download-*")
 	if err != nil {
 		return err
@@ -212,18 +238,27 @@ func (a debianApt) vmlinuz(ctx context.Context, pkg, image string) error {
 	if len(debs) != 1 {
 		return fmt.Errorf("apt-get download %s left %d packages, not one", pkg, len(debs))
 	}
-	unpacked := filepath.Join(tmp, "vmlinuz")
-	if err := unpackImage(ctx, debs[0], unpacked); err != nil {
+	unpacked, modules := filepath.Join(tmp, "vmlinuz"), filepath.Join(tmp, "modules")
+	if err := os.Mkdir(modules, 0o755); err != nil {
 		return err
+	}
+	if err := unpackKernel(ctx, debs[0], unpacked, modules); err != nil {
+		return err
+	}
+	// The image comes last: a cache that has it is complete.
+	if err := os.RemoveAll(moduleDir(image)); err != nil {
+		return err
+	}
+	if err := os.Rename(modules, moduleDir(image)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err // it exists if another lane was faster
 	}
 	return os.Rename(unpacked, image)
 }
 
-// unpackImage writes the kernel image in a package to dst. It reads the
-// package as a stream: unpacking would put all modules on the disk.
-func unpackImage(ctx context.Context, deb, dst string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// unpackKernel writes the kernel image in a package to the file image, and its modules for
+// TLS to a directory. It reads the package as a stream: unpacking would put all modules
+// on the disk.
+func unpackKernel(ctx context.Context, deb, image, modules string) error {
 	cmd := exec.CommandContext(ctx, "dpkg", "--fsys-tarfile", deb)
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -232,27 +267,39 @@ func unpackImage(ctx context.Context, deb, dst string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	defer func() {
-		cancel()
-		cmd.Wait() // ends by the cancellation, once the image was found
-	}()
-	return imageFromTar(pipe, dst)
+	err = kernelFromTar(pipe, image, modules)
+	_, _ = io.Copy(io.Discard, pipe) // tar pads the archive
+	return errors.Join(err, cmd.Wait())
 }
 
-func imageFromTar(r io.Reader, dst string) error {
+func kernelFromTar(r io.Reader, image, modules string) error {
+	found := false
 	for archive := tar.NewReader(r); ; {
 		head, err := archive.Next()
+		if err == io.EOF && found {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("no kernel image in the package: %w", err)
 		}
 		dir, name := path.Split(path.Clean(head.Name))
-		if dir != "boot/" || !strings.HasPrefix(name, "vmlinuz-") || head.Typeflag != tar.TypeReg {
+		dst := ""
+		switch module, _, _ := strings.Cut(name, ".ko"); {
+		case head.Typeflag != tar.TypeReg:
+		case dir == "boot/" && strings.HasPrefix(name, "vmlinuz-"):
+			dst, found = image, true
+		case strings.Contains(dir, "lib/modules/") && module != name && slices.Contains(moduleNames, module):
+			dst = filepath.Join(modules, name)
+		}
+		if dst == "" {
 			continue
 		}
 		data, err := io.ReadAll(archive)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(dst, data, 0o644)
+		if err := os.WriteFile(dst, data, 0o644); err != nil {
+			return err
+		}
 	}
 }

@@ -63,10 +63,13 @@ func (a *fakeApt) update(context.Context) error {
 	return nil
 }
 
-func (a *fakeApt) vmlinuz(_ context.Context, pkg, path string) error {
+func (a *fakeApt) kernel(_ context.Context, pkg, path string) error {
 	a.downloads = append(a.downloads, pkg)
 	if a.fail != nil {
 		return a.fail
+	}
+	if err := os.MkdirAll(moduleDir(path), 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile(path, []byte(pkg), 0o644)
 }
@@ -156,10 +159,11 @@ func TestCacheDir(t *testing.T) {
 	}
 }
 
-func TestImageFromTar(t *testing.T) {
+func TestKernelFromTar(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	for _, name := range []string{"./boot/config-6.1", "./usr/vmlinuz-no", "./boot/vmlinuz-6.1", "./boot/later"} {
+	for _, name := range []string{"./boot/config-6.1", "./usr/vmlinuz-no", "./boot/vmlinuz-6.1", "./boot/later",
+		"./lib/modules/6.1/kernel/net/tls/tls.ko.xz", "./lib/modules/6.1/kernel/crypto/gcm.ko", "./lib/modules/6.1/kernel/crypto/ccm.ko"} {
 		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(name)), Typeflag: tar.TypeReg}); err != nil {
 			t.Fatal(err)
 		}
@@ -168,14 +172,21 @@ func TestImageFromTar(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	dst := filepath.Join(t.TempDir(), "image")
-	if err := imageFromTar(&archive, dst); err != nil {
+	dst := filepath.Join(t.TempDir(), "package.vmlinuz")
+	if err := os.Mkdir(moduleDir(dst), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	if err := kernelFromTar(&archive, dst, moduleDir(dst)); err != nil {
+		t.Fatal(err)
+	}
+	k := cachedKernel(filepath.Dir(dst), "6.1", "package")
+	if got := len(k.Modules); got != 2 || filepath.Base(k.Modules[0]) != "gcm.ko" || filepath.Base(k.Modules[1]) != "tls.ko.xz" {
+		t.Errorf("modules %q", k.Modules)
 	}
 	if data, err := os.ReadFile(dst); string(data) != "./boot/vmlinuz-6.1" {
 		t.Errorf("got %q, %v", data, err)
 	}
-	if err := imageFromTar(bytes.NewReader(make([]byte, 1024)), dst); err == nil {
+	if err := kernelFromTar(bytes.NewReader(make([]byte, 1024)), dst, moduleDir(dst)); err == nil {
 		t.Error("want an error without an image")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -87,6 +88,12 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 func (m *machine) prepare(ctx context.Context, first int) error {
 	m.nonce = rand.Text()
 	plan := wire.Plan{Nonce: m.nonce, Port: archs[m.cfg.Arch].port, Sysctls: m.cfg.Sysctls, Jobs: m.cfg.Jobs, First: first}
+	files := slices.Clone(m.cfg.Files)
+	for i, host := range m.cfg.Modules {
+		guest := path.Join("/lib/modules", strconv.Itoa(i)+"-"+filepath.Base(host))
+		files = append(files, File{Host: host, Guest: guest})
+		plan.Modules = append(plan.Modules, guest)
+	}
 	if m.cfg.Tools.Mkfs != "" {
 		if err := makeScratch(ctx, m.cfg.Tools.Mkfs, m.path("scratch.img")); err != nil {
 			return err
@@ -94,7 +101,7 @@ func (m *machine) prepare(ctx context.Context, first int) error {
 		m.scratch = true
 		plan.ScratchDevice = scratchDevice
 	}
-	return makeInitramfs(m.path("initramfs.gz"), m.cfg.Init, plan, m.cfg.Files)
+	return makeInitramfs(m.path("initramfs.gz"), m.cfg.Init, plan, files)
 }
 
 // args returns qemu's command line, which is run in m.dir: commas have a meaning in

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/vm/wire"
+	"golang.org/x/sys/unix"
 )
 
 // maxFiles is the descriptor limit of the jobs, the same as systemd's.
@@ -58,10 +59,32 @@ func (g *guest) prepare(plan wire.Plan) error {
 			return fmt.Errorf("sysctl: %w", err)
 		}
 	}
+	for _, path := range plan.Modules {
+		g.note("module "+path, loadModule(path))
+	}
 	if plan.ScratchDevice != "" {
 		return g.mountScratch(plan.ScratchDevice)
 	}
 	return nil
+}
+
+// loadModule loads a kernel module. One whose instructions the processor lacks is left out
+// without an error: the kernel then uses another implementation.
+func loadModule(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := 0
+	if filepath.Ext(path) != ".ko" {
+		flags = unix.MODULE_INIT_COMPRESSED_FILE
+	}
+	err = unix.FinitModule(int(f.Fd()), "", flags)
+	if err == unix.ENODEV || err == unix.EEXIST {
+		return nil
+	}
+	return err
 }
 
 // await waits for a device that the kernel finds in the background of booting.

@@ -24,6 +24,7 @@ func (l *lane) boot(ctx context.Context, tools vm.Tools, k vm.Kernel, c *cargo) 
 		Tools:   tools,
 		Accel:   l.opt.accel,
 		Sysctls: l.opt.sysctls,
+		Modules: k.Modules,
 		Files:   c.files,
 		Jobs:    l.jobs(c, k.Version),
 	}

@@ -54,6 +54,13 @@ func build(ctx context.Context, opt options) (c *cargo, err error) {
 	if _, err := opt.goTool(ctx, "build", "-o", c.init, machine+"/init"); err != nil {
 		return nil, err
 	}
+	if opt.arch == runtime.GOARCH {
+		for _, name := range opt.tools {
+			if err := c.addTool(ctx, name); err != nil {
+				return c, err
+			}
+		}
+	}
 	if opt.main != "" {
 		return c, c.addMain(ctx, opt)
 	}
@@ -67,6 +74,26 @@ func (c *cargo) addMain(ctx context.Context, opt options) error {
 	}
 	guest := "/bin/" + path.Base(filepath.ToSlash(opt.main))
 	c.add(opt.main, host, wire.Job{Path: guest, Args: opt.args, Dir: "/tmp", Timeout: opt.timeout})
+	return nil
+}
+
+// addTool adds a program of the host and the libraries that ldd lists. Nothing is added if
+// the host does not have it.
+func (c *cargo) addTool(ctx context.Context, name string) error {
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return nil
+	}
+	c.files = append(c.files, vm.File{Host: program, Guest: program})
+	out, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return fmt.Errorf("ldd %s: %w", program, err)
+	}
+	for field := range strings.FieldsSeq(string(out)) {
+		if filepath.IsAbs(field) {
+			c.files = append(c.files, vm.File{Host: field, Guest: field})
+		}
+	}
 	return nil
 }
 

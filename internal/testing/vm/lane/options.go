@@ -21,6 +21,7 @@ type options struct {
 	arch    string
 	atOnce  int
 	pkgs    []string
+	tools   []string
 	run     string
 	verbose bool
 	timeout time.Duration
@@ -45,6 +46,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&opt.arch, "arch", "amd64", "`architecture` of the machine: "+strings.Join(vm.Archs(), " or "))
 	fs.IntVar(&opt.atOnce, "at-once", runtime.NumCPU(), "how many kernels run at the same time")
 	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module that the kernel concerns)", list(&opt.pkgs))
+	fs.Func("tool", "`program` of the host to copy into the machine with its libraries, for tests that use it if it is there; may be repeated", list(&opt.tools))
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of passing tests, too, as it comes")
 	fs.BoolVar(&opt.long, "long", false, "do not shorten the tests (emulation makes them several times slower)")

@@ -20,6 +20,8 @@ type Plan struct {
 	// Sysctls are written below /proc/sys before the first job; the keys have
 	// dots, as sysctl(8) prints them.
 	Sysctls map[string]string
+	// Modules are the paths in the guest of kernel modules to load, in order.
+	Modules []string
 	// Jobs run one after the other, beginning with the one at index First.
 	Jobs  []Job
 	First int
