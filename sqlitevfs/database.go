@@ -27,6 +27,8 @@ type database struct {
 	noPrefetch atomic.Pointer[string] // why there is no prefetch
 	// synced is set when SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
+	// atCheckpoints is set while only checkpoints sync the WAL, as with synchronous=NORMAL.
+	atCheckpoints atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.
 	// One connection writes at a time.
 	journalSyncs atomic.Int64
@@ -63,6 +65,14 @@ func (d *database) failure() error {
 		return *err
 	}
 	return nil
+}
+
+// walSync is called before a WAL is synced. ends is the number of frames that end a transaction which the
+// connection has written since the sync before; 0 means the sync of a header, or of other connections' frames.
+func (d *database) walSync(ends int) {
+	if d != nil && ends > 0 {
+		d.atCheckpoints.Store(ends > maxEnds)
+	}
 }
 
 // count calls fn with the counters of the database. It does nothing if d is nil.

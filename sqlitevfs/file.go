@@ -198,6 +198,10 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	if err := f.frames.flush(f.File); err != nil {
 		return false, err
 	}
+	if f.frames != nil {
+		f.db.walSync(f.frames.ends)
+		defer func() { f.frames.ends = 0 }()
+	}
 	if f.wal != nil {
 		var wal *grouplog.WAL
 		if wal, err = f.wal.log(); err != nil {
@@ -226,9 +230,10 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 }
 
 // syncData makes the data of a file of the default VFS durable without the log. It uses a
-// shared sync where that is faster.
+// shared sync where that is faster. Where only checkpoints sync, as with synchronous=NORMAL, it shares
+// none: the WALs of such databases have megabytes that syncfs would write for every caller.
 func (f *file) syncData() (all bool, err error) {
-	if f.db == nil || f.db.group == nil {
+	if f.db == nil || f.db.group == nil || f.db.atCheckpoints.Load() && !f.db.group.forced {
 		return false, sys.Fdatasync(f.fd)
 	}
 	if f.entry && f.db.opts.DirSync != Off {

@@ -9,6 +9,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // fakeDisk replaces the system calls of a group.
@@ -229,5 +233,54 @@ func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	}
 	if o, err := g.sync(1, 1); o.shared || err != nil {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestCheckpointsShareNoSyncs commits with synchronous=NORMAL, where only checkpoints sync. Their syncs
+// neither wait for other databases nor count as commits that could share a sync.
+func TestCheckpointsShareNoSyncs(t *testing.T) {
+	for _, name := range []string{register(t, Options{}), NameLog} {
+		path := dbFile(t)
+		c := connect(t, path, name)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=40; CREATE TABLE t(v)")
+		var syncs atomic.Int64
+		group := func() *syncGroup {
+			g := newSyncGroup()
+			g.policy.alone.start = time.Now() // counts each plain sync
+			g.syncFile = func(fd int) error {
+				syncs.Add(1)
+				return sys.Fdatasync(fd)
+			}
+			return g
+		}
+		db := vfs.Find(name).(*ringVFS).dbs.of(path + suffixWAL)
+		db.group, db.walGroup = group(), group()
+
+		commits := func() {
+			for range 200 {
+				execSQL(t, c, "INSERT INTO t VALUES(zeroblob(100))")
+			}
+		}
+		before := db.stats().Syncs
+		commits()
+		if n := db.stats().Syncs - before; n < 9 {
+			t.Errorf("%s: %d syncs of checkpoints, want 9 or more", name, n)
+		}
+		if n := syncs.Load(); n != 0 {
+			t.Errorf("%s: %d syncs of checkpoints went to the group", name, n)
+		}
+		execSQL(t, c, "PRAGMA synchronous=FULL")
+		execSQL(t, c, "INSERT INTO t VALUES(1); INSERT INTO t VALUES(1)") // the first sync still ends the commits before it
+		if syncs.Load() == 0 {
+			t.Errorf("%s: no sync of a commit with synchronous=FULL went to the group", name)
+		}
+		execSQL(t, c, "PRAGMA synchronous=NORMAL")
+		commits()
+		execSQL(t, c, "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL")
+		syncs.Store(0)
+		execSQL(t, c, "INSERT INTO t VALUES(1)")
+		if syncs.Load() == 0 {
+			t.Errorf("%s: no sync of a rollback journal went to the group", name)
+		}
 	}
 }

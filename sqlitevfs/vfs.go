@@ -102,6 +102,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		f.entry = created && !f.db.durable(f.id())
 		if created && flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
 			f.db.journalSyncs.Store(0)
+			f.db.atCheckpoints.Store(false)
 		}
 	}
 	return f

@@ -27,6 +27,7 @@ type frameWriter struct {
 	high   int64 // end of the last frame
 	single int64 // offset of a header that was written without its page; 0: none
 	keep   bool  // keep all frames until forget is called, as far as they are contiguous
+	ends   int   // new frames that end a transaction since the last sync
 }
 
 // maxKept is how many bytes of frames are kept.
@@ -55,6 +56,9 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
 			w.buf, w.start = w.buf[:0], off
 		}
 		w.buf, w.held = append(w.buf, p...), true
+		if binary.BigEndian.Uint32(p[4:]) != 0 {
+			w.ends++
+		}
 		return len(p), nil
 	}
 	switch {
@@ -111,7 +115,6 @@ type walFile struct {
 	low    int64    // where the writes since the last sync begin; 0: there are none
 	high   int64    // where they end
 	commit [2]int64 // offsets of the last two frames that end a transaction, the last one first; 0: none
-	ends   int      // frames that end a transaction since the last sync
 	header bool     // the WAL's header was written
 	salt   [8]byte  // of the last commit
 	head   [walHeaderSize]byte
@@ -151,7 +154,6 @@ func (w *walFile) wrote(p []byte, off int64) {
 	w.high = max(w.high, off+int64(len(p)))
 	if len(p) == frameHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 && off > w.commit[0] {
 		w.commit = [2]int64{off, w.commit[0]}
-		w.ends++
 		w.salt = [8]byte(p[8:])
 	}
 }
@@ -159,7 +161,7 @@ func (w *walFile) wrote(p []byte, off int64) {
 // forget begins a new list of writes. The frames of the next commit are kept if the last
 // commit went to the log.
 func (w *walFile) forget(logged bool) {
-	w.low, w.high, w.commit, w.ends, w.header = 0, 0, [2]int64{}, 0, false
+	w.low, w.high, w.commit, w.header = 0, 0, [2]int64{}, false
 	w.frames.forget(logged)
 }
 
@@ -209,7 +211,7 @@ const maxEnds = 16
 func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	defer w.forget(false)
 	h, end, ok := w.written(read)
-	if !ok || w.header || w.commit[0] == 0 || w.ends > maxEnds {
+	if !ok || w.header || w.commit[0] == 0 || w.frames.ends > maxEnds {
 		return nil
 	}
 	return w.db.commits.attach(w.db, w.path, h, end)
