@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // backupFile is the file in a backup's directory that lists its databases. The databases are
@@ -104,9 +105,10 @@ func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Positio
 const partBytes = 2 << 20
 
 // Restore creates the databases of a backup on all nodes. The leader must be this node. The
-// cluster may be new, or have other databases: if a name of the backup exists, Restore returns
-// an error before it restores anything. Each database appears when it is complete. After an
-// error some databases may have been restored.
+// cluster may be new, or have other databases: if a name of the backup exists, with other pages than
+// the backup has, Restore returns an error before it restores anything. Each database appears when it
+// is complete. After an error some databases may have been restored: Restore can be called again,
+// also on the next leader, and restores the others.
 func (n *Node) Restore(ctx context.Context, dir string) error {
 	if err := n.writable(); err != nil {
 		return err
@@ -119,16 +121,20 @@ func (n *Node) Restore(ctx context.Context, dir string) error {
 	if err := json.Unmarshal(p, &m); err != nil || m.Version != 1 {
 		return fmt.Errorf("replica: %s does not belong to a backup of this version: %w", filepath.Join(dir, backupFile), errors.Join(err, errEntry))
 	}
+	var missing []databaseState
 	for _, s := range m.Databases {
-		err := checkName(s.Name)
-		if _, here := n.named(s.Name); err == nil && here == nil {
-			err = fmt.Errorf("replica: the database %q already exists: %w", s.Name, os.ErrExist)
-		}
-		if err != nil {
+		if err := checkName(s.Name); err != nil {
 			return err
 		}
+		pos, err := n.Position(s.Name)
+		switch {
+		case err != nil:
+			missing = append(missing, s)
+		case pos.Sum != s.Position.Sum:
+			return fmt.Errorf("replica: the database %q already exists and differs from the backup, which has the checksum %016x instead of %016x: delete it, or restore into another cluster: %w", s.Name, s.Position.Sum, pos.Sum, os.ErrExist)
+		}
 	}
-	for _, s := range m.Databases {
+	for _, s := range missing {
 		if err := n.restoreOne(ctx, filepath.Join(dir, "data", filepath.FromSlash(s.Name)), s); err != nil {
 			return fmt.Errorf("replica: restoring %s: %w", s.Name, err)
 		}
@@ -146,6 +152,13 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 		return errEntry
 	}
 	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.run), n.next.Add(1))
+	defer func() {
+		if err != nil { // without a name: removes the parts
+			ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
+			defer cancel()
+			_ = n.commit(ctx, opWhole, append(slices.Clone(id), make([]byte, 12)...))
+		}
+	}()
 	in := bufio.NewReaderSize(f, 256<<10)
 	var sum uint64
 	pgno := uint32(1)
@@ -157,7 +170,7 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 			return err
 		}
 		if k%int(s.PageSize) != 0 {
-			return errors.New("the file has no whole pages")
+			return fmt.Errorf("the file was changed: it ends after %d bytes, within a page of %d", at+int64(k), s.PageSize)
 		}
 		for i := 0; i < k; i += int(s.PageSize) {
 			sum ^= pageSum(pgno, part[i:i+int(s.PageSize)])
@@ -168,10 +181,9 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 		}
 		at += int64(k)
 	}
-	rest := binary.LittleEndian.AppendUint64(id, s.Position.Sum)
+	rest := binary.LittleEndian.AppendUint64(slices.Clone(id), s.Position.Sum)
 	rest = binary.LittleEndian.AppendUint32(rest, s.PageSize)
 	if sum != s.Position.Sum {
-		_ = n.commit(ctx, opWhole, rest) // without a name: removes the parts
 		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
 	}
 	return n.commit(ctx, opWhole, append(rest, s.Name...))

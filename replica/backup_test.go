@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +52,15 @@ func TestBackup(t *testing.T) {
 		t.Error("a follower restored")
 	}
 	must(t, to.Restore(ctx, dir))
+	// It is repeated after an interruption: the databases that are there are kept.
+	must(t, to.Delete(ctx, "dir/1.db"))
+	interrupted, stop := context.WithCancel(ctx)
+	stop()
+	if err := to.Restore(interrupted, dir); err == nil {
+		t.Error("an interrupted call restored")
+	}
+	noParts(t, fresh)
+	must(t, to.Restore(ctx, dir))
 	fresh.judge()
 	if got := fmt.Sprint(to.List()); got != "[dir/0.db dir/1.db dir/2.db]" {
 		t.Error(got)
@@ -80,14 +90,19 @@ func TestBackup(t *testing.T) {
 	if err := to.Restore(ctx, dir); err == nil || len(to.List()) != 0 {
 		t.Errorf("a changed file: %v, %v", err, to.List())
 	}
-	for _, n := range fresh.all() {
+	noParts(t, fresh)
+	if err := to.Restore(ctx, t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no backup: %v", err)
+	}
+}
+
+func noParts(t *testing.T, c *cluster) {
+	t.Helper()
+	for _, n := range c.all() {
 		until(t, "no parts are left", func() bool {
 			left, _ := os.ReadDir(filepath.Join(n.opts.Dir, "staging"))
 			return len(left) == 0
 		})
-	}
-	if err := to.Restore(ctx, t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no backup: %v", err)
 	}
 }
 

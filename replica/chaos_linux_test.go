@@ -852,7 +852,7 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 		}
 		kinds := 14
 		if c.snapshots {
-			kinds = 18
+			kinds = 20
 		}
 		switch r.IntN(kinds) {
 		case 0, 1:
@@ -930,6 +930,22 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 		case 17:
 			note("%s has a new disk", x)
 			c.newDisk(x)
+		case 18, 19:
+			note("%s is emptied", x)
+			c.kill(x)
+			c.empty(x)
+			c.joined[x] = r.IntN(2) == 0 // otherwise it has the options of a new cluster again
+			c.start(x, 0)
+			for pause(0, 600) && r.IntN(2) == 0 {
+				// The others elect a leader without the vote of x, and lose nothing.
+				note("meanwhile kill %s", y)
+				c.kill(y)
+				pause(0, 300)
+				c.start(y, 0)
+				y, z = z, y
+			}
+			c.change("leave", x)
+			c.change("join", x)
 		}
 	}
 	return did
@@ -938,26 +954,15 @@ func (c *chaos) nemesis(r *rand.Rand, stop <-chan struct{}) (did []string) {
 // newDisk replaces a node by one with an empty directory, as docs/guide-replica.md says.
 func (c *chaos) newDisk(id string) {
 	c.kill(id)
-	change := func(kind string) {
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-			var all []string
-			for _, other := range chaosIDs {
-				if other == id {
-					continue
-				}
-				r := c.node(other).ask(command{Kind: kind, Text: id + " " + c.peers[id]}, 10*time.Second)
-				if r.Err == "" {
-					return
-				}
-				all = append(all, other+": "+r.Detail)
-			}
-			if time.Now().After(end) {
-				c.t.Errorf("%s %s: %q", kind, id, all)
-				return
-			}
-		}
-	}
-	change("leave")
+	c.change("leave", id)
+	c.empty(id)
+	c.joined[id] = true
+	c.start(id, 0)
+	c.change("join", id)
+}
+
+// empty removes the directory of a dead node.
+func (c *chaos) empty(id string) {
 	for _, dir := range []string{filepath.Join(c.dir, id), c.shadow(id)} {
 		if err := os.RemoveAll(dir); err != nil {
 			c.t.Error(err)
@@ -966,9 +971,30 @@ func (c *chaos) newDisk(id string) {
 	if err := os.Mkdir(c.shadow(id), 0o700); err != nil {
 		c.t.Error(err)
 	}
-	c.joined[id] = true
-	c.start(id, 0)
-	change("join")
+}
+
+// change removes a member ("leave") or adds it ("join"). An emptied member may lead: it has votes of
+// others after its log has come far enough.
+func (c *chaos) change(kind, id string) {
+	begin := time.Now()
+	for end := begin.Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		var all []string
+		for _, other := range chaosIDs {
+			r := c.node(other).ask(command{Kind: kind, Text: id + " " + c.peers[id]}, 10*time.Second)
+			if r.Err == "" {
+				if d := time.Since(begin); d > patience/3 {
+					c.t.Logf("%s %s took %v; before: %q", kind, id, d, all)
+				}
+				return
+			}
+			all = append(all, other+": "+r.Detail)
+		}
+		if time.Now().After(end) {
+			c.dump()
+			c.t.Errorf("%s %s: %q", kind, id, all)
+			return
+		}
+	}
 }
 
 // input and output of an operation on a register.

@@ -537,19 +537,32 @@ func (n *Node) mayVote(id, address string) error {
 		return nil
 	}
 	met := v.(meeting)
+	if met.ID == id {
+		if err := n.recognize(id, met.Directory); err != nil {
+			return err
+		}
+	}
 	n.mu.RLock()
-	known, ok := n.dirs.Members[id]
 	own := n.dirs.Members[n.opts.ID]
 	outdated := n.dirs.Place > met.Known.Place && own.Directory != met.Known.Directory
 	n.mu.RUnlock()
-	switch {
-	case ok && met.ID == id && met.Directory != known.Directory && !n.removed(id, known.Place>>12):
-		return n.replaced(id, met.Directory)
 	// A node whose log has come further may have been removed and added, and must be able to lead.
-	case met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && !n.cameFurther(met.Known.Place>>12):
+	if met.Known.Directory != 0 && met.Known.Directory != n.directory && !outdated && !n.cameFurther(met.Known.Place>>12) {
 		return n.replaced(n.opts.ID, n.directory)
 	}
 	return nil
+}
+
+// recognize returns an error if a member has another directory than the recorded one, and was not
+// removed since: it has forgotten what it acknowledged and for whom it voted.
+func (n *Node) recognize(id string, directory uint64) error {
+	n.mu.RLock()
+	known, ok := n.dirs.Members[id]
+	n.mu.RUnlock()
+	if !ok || known.Directory == directory || n.removed(id, known.Place>>12) {
+		return nil
+	}
+	return n.replaced(id, directory)
 }
 
 // cameFurther reports whether this node has all entries up to an index. It does not know that
@@ -597,6 +610,7 @@ func (n *Node) start() error {
 	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
 	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
 	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
+	c.ShutdownOnRemove = false // a leader that removed itself can be added again
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -1350,9 +1364,23 @@ func (n *Node) Address() string { return n.wire.address }
 // ID returns the node's name.
 func (n *Node) ID() string { return n.opts.ID }
 
+// Meet connects to a node, which need not be a member, and returns its ID. It returns an error if
+// no node answers within 10 seconds or until ctx is done, or if that node refuses this one, for
+// example because it belongs to another cluster.
+func (n *Node) Meet(ctx context.Context, address string) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c, answer, err := n.wire.meet(ctx, address, kindTerm)
+	if err != nil {
+		return "", err
+	}
+	return answer.ID, c.Close()
+}
+
 // AddMember makes a node a member. It returns when the change is committed; the node then
-// catches up. If the ID is already a member, AddMember changes its address. The leader must be
-// this node.
+// catches up. It does not wait for the node, which counts for majorities at once: in a cluster of one
+// or two nodes nothing is committed before it answers. See Meet. If the ID is already a member,
+// AddMember changes its address. The leader must be this node.
 func (n *Node) AddMember(ctx context.Context, id, address string) error {
 	return n.change(ctx, func(d time.Duration) raft.Future {
 		return n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, d)
@@ -1372,12 +1400,14 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 		if id == "" {
 			return n.raft.LeadershipTransfer()
 		}
+		var members []string
 		for _, m := range n.Status().Members {
 			if m.ID == id {
 				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Address))
 			}
+			members = append(members, m.ID)
 		}
-		return failed{fmt.Errorf("replica: %q is not a member of the cluster", id)}
+		return failed{fmt.Errorf("replica: %q is not a member of the cluster: its members are %q", id, members)}
 	})
 }
 

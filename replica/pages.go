@@ -295,7 +295,7 @@ func (f *pageFile) write(t *txn) error {
 		}
 	}
 	if h.pageSize != t.pageSize {
-		return fmt.Errorf("the transaction has pages of %d bytes, and the WAL of %d", t.pageSize, h.pageSize)
+		return fmt.Errorf("the transaction has pages of %d bytes, and %s-wal of %d: the WAL is of another database", t.pageSize, f.path, h.pageSize)
 	}
 	frame := frameHeaderSize + int(h.pageSize)
 	buf := slices.Grow(f.frames[:0], len(t.pgnos)*frame)
@@ -467,12 +467,12 @@ func (f *pageFile) mapPages() (*image, error) {
 	}
 	var first [100]byte
 	if _, err := f.db.ReadAt(first[:], 0); err != nil {
-		return nil, fmt.Errorf("no database: %w", err)
+		return nil, fmt.Errorf("%s is no database: its header of 100 bytes cannot be read: %w", f.path, err)
 	}
 	size := uint32(binary.BigEndian.Uint16(first[16:]))
 	size = size&0xfe00 | size&1<<16
 	if size < 512 {
-		return nil, errors.New("no database: its header has no page size")
+		return nil, fmt.Errorf("%s is no database: its header has pages of %d bytes, which is no power of two from 512 to 65536", f.path, size)
 	}
 	info, err := f.db.Stat()
 	if err != nil {
@@ -483,7 +483,7 @@ func (f *pageFile) mapPages() (*image, error) {
 		return m, nil
 	}
 	if h.pageSize != size {
-		return nil, fmt.Errorf("the WAL has pages of %d bytes, the database of %d", h.pageSize, size)
+		return nil, fmt.Errorf("%s-wal has pages of %d bytes, and the database of %d: the WAL is of another database", f.path, h.pageSize, size)
 	}
 	m.pages = h.pages
 	for frame := uint32(1); frame <= h.frames; {

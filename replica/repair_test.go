@@ -810,6 +810,28 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(2)") // by the votes of both
 }
 
+// TestLeaderRemovesItself: a leader that removed itself is a member again when it was added. It need not
+// be started again.
+func TestLeaderRemovesItself(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	first := c.leader()
+	execAll(t, open(t, first, "db"), "CREATE TABLE t(x)")
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	must(t, first.RemoveMember(ctx, first.ID()))
+	var second *Node
+	until(t, "another leader", func() bool {
+		second = c.leader()
+		return second != first
+	})
+	execAll(t, open(t, second, "db"), "INSERT INTO t VALUES(1)")
+	must(t, second.AddMember(ctx, first.ID(), first.Address()))
+	pos, err := second.Position("db")
+	must(t, err)
+	must(t, first.Wait(ctx, pos))
+	c.judge()
+}
+
 // heartbeats has the times of the last heartbeats to each member without a failure between them.
 type heartbeats struct {
 	network

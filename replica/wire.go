@@ -371,9 +371,9 @@ func (w *wire) judge(h *hello) error {
 	case cluster != 0 && h.Cluster != 0 && cluster != h.Cluster:
 		return fmt.Errorf("node %q belongs to cluster %016x, and this node to %016x: one of them has the directory of another cluster", h.From, h.Cluster, cluster)
 	case h.From == n.opts.ID:
-		return fmt.Errorf("node %q at %s has the same ID as the node at %s", h.From, h.Address, w.address)
+		return fmt.Errorf("node %q at %s has the same ID as the node at %s: start one of them with another ID, and a directory of its own", h.From, h.Address, w.address)
 	case !n.running.Load():
-		return errors.New("the node is starting")
+		return fmt.Errorf("node %q at %s is starting and still reads its log: connect again", n.opts.ID, w.address)
 	}
 	f := n.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -389,7 +389,7 @@ func (w *wire) judge(h *hello) error {
 		}
 	}
 	if len(members) > 0 {
-		return fmt.Errorf("node %q is not a member of the cluster", h.From)
+		return fmt.Errorf("node %q at %s is not a member of the cluster: add it on the leader, by Node.AddMember or ringside-replica add", h.From, h.Address)
 	}
 	return nil
 }
@@ -538,7 +538,12 @@ func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time
 		if err != nil {
 			return 0, err
 		}
-		if err := w.node.recognize(id, c); err != nil {
+		if c.id == id {
+			err = w.node.recognize(string(id), c.directory)
+		} else {
+			err = fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
+		}
+		if err != nil {
 			w.drop(c.Conn)
 			return 0, err
 		}
@@ -589,21 +594,6 @@ func (w *wire) termConn(address string, until time.Time) (c termConn, used bool,
 		return c, false, errors.Join(net.ErrClosed, raw.Close())
 	}
 	return termConn{raw, raft.ServerID(answer.ID), answer.Directory}, false, nil
-}
-
-// recognize returns an error if a connection leads to another node than a member, or to the
-// member with another directory than the recorded one: it has forgotten for whom it voted.
-func (n *Node) recognize(id raft.ServerID, c termConn) error {
-	if c.id != id {
-		return fmt.Errorf("replica: the node at the address of %q is %q", id, c.id)
-	}
-	n.mu.RLock()
-	known, ok := n.dirs.Members[string(id)]
-	n.mu.RUnlock()
-	if ok && known.Directory != c.directory {
-		return n.replaced(string(id), c.directory)
-	}
-	return nil
 }
 
 // Close ends all connections.
@@ -1000,8 +990,11 @@ func (db *database) install(tmp string, pos Position) error {
 	if db.gone {
 		return errDeleted
 	}
-	if !db.fetching || db.writers.Load() > 0 {
-		return errors.New("too many transactions were committed during the fetch")
+	if !db.fetching {
+		return fmt.Errorf("more than %d bytes of transactions were committed while the file was fetched: the fetch begins again", backlogBytes)
+	}
+	if writers := db.writers.Load(); writers > 0 {
+		return fmt.Errorf("%d transactions of this node are being committed: the fetch begins again", writers)
 	}
 	if pos.Seq < db.pos.Seq && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
 		return fmt.Errorf("the other node is at transaction %d, and this node at %d", pos.Seq, db.pos.Seq)
@@ -1044,10 +1037,11 @@ func (db *database) install(tmp string, pos Position) error {
 				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
 			}
 		}
-		wrong := db.pos.Seq != now.Seq || db.pos.Sum != now.Sum
+		at := db.pos
+		wrong := at.Seq != now.Seq || at.Sum != now.Sum
 		db.pos = now
 		if wrong && db.broken == nil {
-			db.broken = &BrokenError{db.name, errors.New("the fetched file and the transactions after it do not give the state of raft's log")}
+			db.broken = &BrokenError{db.name, fmt.Errorf("the fetched file and the %d transactions after it end at transaction %d with the checksum %016x, and raft's log at %d with %016x", len(backlog), at.Seq, at.Sum, now.Seq, now.Sum)}
 		}
 		if db.broken != nil {
 			return db.broken

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/replica"
 )
@@ -25,6 +26,7 @@ const controlSocket = "control"
 type request struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
+	Offline bool     `json:"offline,omitempty"` // of add: the node need not answer
 }
 
 type answer struct {
@@ -121,6 +123,11 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 	case r.Command == "verify":
 		return n.Verify(ctx)
 	case r.Command == "add" && len(r.Args) == 2:
+		if !r.Offline {
+			if err := reach(ctx, n, r.Args[0], r.Args[1]); err != nil {
+				return err
+			}
+		}
 		return n.AddMember(ctx, r.Args[0], r.Args[1])
 	case r.Command == "remove" && len(r.Args) == 1:
 		return n.RemoveMember(ctx, r.Args[0])
@@ -132,6 +139,21 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 		return n.Restore(ctx, r.Args[0])
 	}
 	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
+}
+
+// reach returns an error if a node that is to be added does not answer at its address. A member counts
+// for majorities at once, so a wrong address may stop the cluster.
+func reach(ctx context.Context, n *replica.Node, id, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	found, err := n.Meet(ctx, address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("nothing was changed, because node %q does not answer at %s: start it with ringside-replica run, without -peers, or add it with -offline before it runs: %w", id, address, err)
+	case found != id:
+		return fmt.Errorf("nothing was changed, because the node at %s is %q and not %q", address, found, id)
+	}
+	return nil
 }
 
 // askControl sends a request to the node that listens on a socket.

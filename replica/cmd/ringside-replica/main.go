@@ -207,9 +207,12 @@ func tlsConfig(cert, key, ca string) (*tls.Config, error) {
 func ask(ctx context.Context, command string, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of the node that runs")
-	asJSON := false
-	if command == "status" {
+	asJSON, offline := false, false
+	switch command {
+	case "status":
 		f.BoolVar(&asJSON, "json", false, "print JSON")
+	case "add":
+		f.BoolVar(&offline, "offline", false, "do not ask the node whether it runs: until it does, it counts for majorities and does not answer")
 	}
 	if err := parse(f, args, stdout); err != nil {
 		return err
@@ -229,7 +232,7 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case f.NArg() < least || f.NArg() > most:
 		return fmt.Errorf("%s: got %d arguments, want %s: %w", command, f.NArg(), count(least, most), errUsage)
 	}
-	r := request{Command: command, Args: f.Args()}
+	r := request{Command: command, Args: f.Args(), Offline: offline}
 	if command == "backup" || command == "restore" {
 		path, err := filepath.Abs(r.Args[0])
 		if err != nil {

@@ -5,10 +5,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +129,13 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 
+	if code, _, errs := command("add", "-dir", first, "d", addrs["d"]); code != exitFailure || !strings.Contains(errs, `node "d" does not answer at `+addrs["d"]) || len(status(t, first).Members) != 3 {
+		t.Errorf("a node that does not run was added: %d, %s", code, errs)
+	}
 	node(t, "-id", "d", "-dir", filepath.Join(place, "d"), "-listen", addrs["d"])
+	if code, _, errs := command("add", "-dir", first, "e", addrs["d"]); code != exitFailure || !strings.Contains(errs, `is "d" and not "e"`) {
+		t.Errorf("a node was added with another name: %d, %s", code, errs)
+	}
 	if code, _, errs := command("add", "-dir", first, "d", addrs["d"]); code != exitOK {
 		t.Error(errs)
 	}
@@ -138,9 +150,12 @@ func TestCommands(t *testing.T) {
 			if code, _, errs := command("remove", "-dir", dir, "d"); code != exitFailure || !strings.Contains(errs, "is not the leader") {
 				t.Errorf("a follower removed: %d, %s", code, errs)
 			}
-			if code, _, errs := command("transfer", "-dir", first, id); code != exitOK {
-				t.Error(errs)
-			}
+			eventually(t, "transfer", func() error { // raft gives up after the election timeout
+				if code, _, errs := command("transfer", "-dir", leader(t, dirs), id); code != exitOK {
+					return errors.New(errs)
+				}
+				return nil
+			})
 			break
 		}
 	}
@@ -165,6 +180,213 @@ func TestCommands(t *testing.T) {
 	}
 	if code, _, errs := command("status", "-dir", other); code != exitFailure || !strings.Contains(errs, "no node runs there") {
 		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// envCommand turns the test binary into the command, with the arguments in it as JSON.
+const envCommand = "RINGSIDE_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	var args []string
+	if json.Unmarshal([]byte(os.Getenv(envCommand)), &args) == nil {
+		os.Args = append(os.Args[:1], args...)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process starts a command in a process of its own.
+func process(t *testing.T, args ...string) (*exec.Cmd, *buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out buffer
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), envCommand+"="+string(list))
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, &out
+}
+
+// TestKilled kills commands, and the leader while it executes them, at growing times after their
+// begin. The same command then succeeds, and all nodes have the same pages.
+func TestKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nodes run on Linux only")
+	}
+	place := t.TempDir()
+	addrs, dirs := map[string]string{}, map[string]string{}
+	var peers []string
+	var listeners []net.Listener
+	for _, id := range []string{"a", "b", "c", "d", "source"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs[id] = l.Addr().String()
+		if dirs[id] = filepath.Join(place, id); id < "d" {
+			peers = append(peers, id+"="+addrs[id])
+		}
+		listeners = append(listeners, l)
+	}
+	for _, l := range listeners {
+		l.Close()
+	}
+	backup := makeBackup(t, dirs["source"], addrs["source"], filepath.Join(place, "backup"))
+	delete(dirs, "source")
+
+	nodes := map[string]*exec.Cmd{}
+	t.Cleanup(func() {
+		for _, cmd := range nodes {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	kill := func(cmd *exec.Cmd) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	run := func(id string) (*exec.Cmd, *buffer) {
+		args := []string{"run", "-election", "400ms", "-id", id, "-dir", dirs[id], "-listen", addrs[id]}
+		if id != "d" {
+			args = append(args, "-peers", strings.Join(peers, ","))
+		}
+		return process(t, args...)
+	}
+	start := func(id string) {
+		var out *buffer
+		nodes[id], out = run(id)
+		eventually(t, "node "+id+" listens", func() error {
+			if !strings.Contains(out.String(), "listens at") {
+				return errors.New(out.String())
+			}
+			return nil
+		})
+	}
+	// run: killed while it begins, with an empty directory and with its own.
+	for id := range dirs {
+		for _, d := range []time.Duration{0, 5, 10, 20, 40} {
+			cmd, _ := run(id)
+			time.Sleep(d * time.Millisecond)
+			kill(cmd)
+		}
+		start(id)
+	}
+	members := map[string]string{"a": dirs["a"], "b": dirs["b"], "c": dirs["c"]}
+	// succeed repeats a command on the node that leads.
+	succeed := func(args ...string) {
+		t.Helper()
+		eventually(t, strings.Join(args, " "), func() error {
+			code, _, errs := command(slices.Insert(slices.Clone(args), 1, "-dir", leader(t, members))...)
+			if code != exitOK {
+				return errors.New(errs)
+			}
+			return nil
+		})
+	}
+	attempts := 0
+	interrupt := func(finish func(attempt int), args func(attempt int) []string) {
+		t.Helper()
+		for _, d := range []time.Duration{0, 2, 5, 10, 20, 40, 80} {
+			for _, victim := range []string{"the command", "the leader"} {
+				attempts++
+				list := args(attempts)
+				at := leader(t, members)
+				cmd, _ := process(t, slices.Insert(list, 1, "-dir", at)...)
+				time.Sleep(d * time.Millisecond)
+				if victim == "the leader" {
+					for id, dir := range dirs {
+						if dir == at {
+							kill(nodes[id])
+							start(id)
+						}
+					}
+				}
+				kill(cmd)
+				finish(attempts)
+			}
+		}
+		succeed("verify")
+	}
+	count := func() int { return status(t, leader(t, members)).Databases }
+
+	interrupt(func(int) {}, func(int) []string { return []string{"restore", backup} })
+	succeed("restore", backup)
+	if got := count(); got != 3 {
+		t.Errorf("%d databases", got)
+	}
+	interrupt(func(int) {}, func(int) []string { return []string{"verify"} })
+	to := func(attempt int) string { return filepath.Join(place, fmt.Sprint("backup", attempt)) }
+	interrupt(func(attempt int) {
+		// A backup without its list was interrupted, and is refused.
+		if _, err := os.Stat(filepath.Join(to(attempt), "backup.json")); err == nil {
+			return
+		}
+		if code, _, errs := command("restore", "-dir", leader(t, members), to(attempt)); code != exitFailure || !strings.Contains(errs, "not a backup") {
+			t.Errorf("an interrupted backup: %d, %s", code, errs)
+		}
+	}, func(attempt int) []string { return []string{"backup", to(attempt)} })
+	succeed("backup", to(0))
+	interrupt(func(int) { succeed("add", "d", addrs["d"]) }, func(attempt int) []string {
+		if attempt%2 == 0 {
+			return []string{"remove", "d"}
+		}
+		succeed("remove", "d")
+		return []string{"add", "d", addrs["d"]}
+	})
+	if s := status(t, leader(t, members)); len(s.Members) != 4 || s.Databases != 3 || len(s.Broken) > 0 {
+		t.Errorf("%+v", s)
+	}
+	succeed("verify")
+}
+
+// makeBackup makes a backup of three databases with more than one part each.
+func makeBackup(t *testing.T, dir, address, to string) string {
+	t.Helper()
+	n, err := replica.Open(replica.Options{ID: "source", Dir: dir, Listen: address, Peers: map[string]string{"source": address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, _, err := n.WaitLeader(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		err := n.Do(ctx, fmt.Sprintf("%d.db", i), func(tx *sql.Tx) error {
+			_, err := tx.Exec("CREATE TABLE t(x); INSERT INTO t VALUES(randomblob(5000000))")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Backup(ctx, to); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// eventually repeats what fails during elections.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v", what, err)
+		}
 	}
 }
 
