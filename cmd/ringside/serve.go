@@ -22,6 +22,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/fileserver"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/unet/ktls"
 )
 
 const serveLong = `serve serves the files below a directory over HTTP, read by ufile and sent by unet, until it is
@@ -35,7 +36,9 @@ its files. After a directory was renamed or a symbolic link changed, files may s
 up to a second. A changed, replaced or removed file is noticed at once.
 
 Without --addr only this machine can connect. With --cert and --key the server speaks
-TLS, and HTTP/2 with clients that can. Headers may have 16 KiB and take 10 seconds; a client that takes
+TLS, and HTTP/2 with clients that can. With --ktls auto the kernel encrypts what is sent, where it has
+TLS (modprobe tls) and a client speaks TLS 1.3 with AES-GCM; elsewhere the server does. With --ktls on such
+a client is required. Both speak HTTP/1.1 only. Headers may have 16 KiB and take 10 seconds; a client that takes
 no data for a minute is disconnected. After the first interrupt or SIGTERM the server accepts no more requests,
 and requests in progress have --grace to finish.
 
@@ -43,10 +46,10 @@ Where io_uring cannot be used the server uses plain system calls, and prints tha
 
 // serveFlags are the flags of "ringside serve".
 type serveFlags struct {
-	addr, cert, key, accessLog string
-	grace                      time.Duration
-	json                       bool
-	opts                       fileserver.Options
+	addr, cert, key, accessLog, ktls string
+	grace                            time.Duration
+	json                             bool
+	opts                             fileserver.Options
 }
 
 // newServeCmd returns "ringside serve".
@@ -71,6 +74,7 @@ func newServeCmd() *cobra.Command {
 	f.StringVar(&flags.addr, "addr", "127.0.0.1:8080", "listen on this `address`; port 0 lets the system choose")
 	f.StringVar(&flags.cert, "cert", "", "speak TLS with the certificate in this PEM `file`")
 	f.StringVar(&flags.key, "key", "", "the certificate's key, a PEM `file`")
+	f.StringVar(&flags.ktls, "ktls", "off", "let the kernel encrypt: `auto`, on or off; HTTP/1.1 only, unless off")
 	f.BoolVar(&flags.opts.List, "list", false, "list directories without index.html")
 	f.BoolVar(&flags.opts.Dotfiles, "dotfiles", false, "serve names that begin with a dot too")
 	f.BoolVar(&flags.opts.NoGzip, "no-gzip", false, "send files as they are")
@@ -87,6 +91,8 @@ type serving struct {
 	Addr          string `json:"addr"`
 	Sockets       string `json:"sockets"`
 	SocketsReason string `json:"sockets_reason,omitempty"`
+	TLS           string `json:"tls,omitempty"`
+	TLSReason     string `json:"tls_reason,omitempty"`
 	Files         string `json:"files"`
 	FilesReason   string `json:"files_reason,omitempty"`
 }
@@ -97,6 +103,9 @@ func runServe(cmd *cobra.Command, dir string, flags serveFlags) (err error) {
 	}
 	certificates, err := flags.certificates()
 	if err != nil {
+		return err
+	}
+	if err := flags.checkKTLS(); err != nil {
 		return err
 	}
 	files, err := fileserver.Open(dir, flags.opts)
@@ -118,17 +127,21 @@ func runServe(cmd *cobra.Command, dir string, flags serveFlags) (err error) {
 		return fmt.Errorf("--addr %s: %w%s", flags.addr, err, listenHint(err))
 	}
 	fileserver.TuneGC()
-	if err := announce(cmd.OutOrStdout(), flags.json, dir, ln.Addr(), len(certificates) > 0); err != nil {
+	if err := flags.announce(cmd.OutOrStdout(), dir, ln.Addr()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	srv := fileserver.NewServer(handler, log.New(cmd.ErrOrStderr(), "ringside: ", 0))
-	return serveUntil(cmd.Context(), srv, ln, certificates, flags.grace)
+	serve := func() error { return srv.Serve(ln, certificates...) }
+	if flags.ktls != "off" {
+		serve = func() error { return srv.ServeKTLS(ln, flags.ktls == "on", certificates...) }
+	}
+	return serveUntil(cmd.Context(), srv, serve, flags.grace)
 }
 
 // serveUntil serves until ctx ends. Then it shuts down within the grace period.
-func serveUntil(ctx context.Context, srv *fileserver.Server, ln net.Listener, certificates []tls.Certificate, grace time.Duration) error {
+func serveUntil(ctx context.Context, srv *fileserver.Server, serve func() error, grace time.Duration) error {
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln, certificates...) }()
+	go func() { served <- serve() }()
 	select {
 	case err := <-served:
 		return err
@@ -158,6 +171,24 @@ func (f *serveFlags) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{c}, nil
 }
 
+// checkKTLS returns an error if --ktls has another value, or asks for what is not there.
+func (f *serveFlags) checkKTLS() error {
+	switch f.ktls {
+	case "off":
+		return nil
+	case "auto", "on":
+	default:
+		return usagef("--ktls %s: want auto, on or off", f.ktls)
+	}
+	if f.cert == "" {
+		return usagef("--ktls %s needs --cert and --key", f.ktls)
+	}
+	if name, reason := ktls.Backend(); f.ktls == "on" && name != "kernel" {
+		return fmt.Errorf("--ktls on: %s; --ktls auto encrypts without the kernel", reason)
+	}
+	return nil
+}
+
 // openLog opens the access log.
 func (f *serveFlags) openLog(stdout io.Writer) (io.Writer, func(), error) {
 	if f.accessLog == "-" {
@@ -171,16 +202,22 @@ func (f *serveFlags) openLog(stdout io.Writer) (io.Writer, func(), error) {
 }
 
 // announce prints the server's address and its backends.
-func announce(out io.Writer, asJSON bool, dir string, addr net.Addr, secure bool) error {
-	s := serving{Dir: dir, Addr: addr.String(), URL: serveURL(addr, secure)}
+func (f *serveFlags) announce(out io.Writer, dir string, addr net.Addr) error {
+	s := serving{Dir: dir, Addr: addr.String(), URL: serveURL(addr, f.cert != "")}
 	s.Sockets, s.SocketsReason = unet.Backend()
 	s.Files, s.FilesReason = ufile.Backend()
-	if asJSON {
+	if f.ktls != "off" {
+		s.TLS, s.TLSReason = ktls.Backend()
+	}
+	if f.json {
 		return json.NewEncoder(out).Encode(s)
 	}
-	_, err := fmt.Fprintf(out, "%s is served on %s\nsockets: %s\nfiles: %s\n", s.Dir, s.URL,
+	fmt.Fprintf(out, "%s is served on %s\nsockets: %s\nfiles: %s\n", s.Dir, s.URL,
 		because(s.Sockets, s.SocketsReason), because(s.Files, s.FilesReason))
-	return err
+	if s.TLS != "" {
+		fmt.Fprintf(out, "tls: %s\n", because(s.TLS, s.TLSReason))
+	}
+	return nil
 }
 
 func because(name, reason string) string {

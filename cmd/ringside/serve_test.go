@@ -26,6 +26,8 @@ func TestServeArguments(t *testing.T) {
 		{[]string{"serve", dir, "--addr", "nonsense"}, exitFailure, "nonsense"},
 		{[]string{"serve", dir, "--addr", "192.0.2.1:0"}, exitFailure, "address of this machine"},
 		{[]string{"serve", dir, "--access-log", dir}, exitFailure, "--access-log"},
+		{[]string{"serve", dir, "--ktls", "yes"}, exitUsage, "want auto, on or off"},
+		{[]string{"serve", dir, "--ktls", "auto"}, exitUsage, "needs --cert and --key"},
 		{[]string{"serve", dir, "--grace", "-1s"}, exitUsage, "--grace"},
 	} {
 		var stdout, stderr bytes.Buffer

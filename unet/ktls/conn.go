@@ -153,12 +153,32 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.send(p)
 }
 
+// Writev sends all buffers, in one system call if the kernel sends, and removes from bufs
+// what was sent.
+func (c *Conn) Writev(bufs *net.Buffers) (int64, error) {
+	kernel, err := c.begin()
+	if err != nil {
+		return 0, err
+	}
+	defer c.end()
+	switch v, ok := c.wire.Conn.(writev); {
+	case !kernel:
+		return bufs.WriteTo(c.tls)
+	case ok:
+		return v.Writev(bufs)
+	}
+	return bufs.WriteTo(c.wire.Conn)
+}
+
+// writev is a method of connections of package unet.
+type writev interface {
+	Writev(*net.Buffers) (int64, error)
+}
+
 // send writes plaintext to the socket. It uses calls that enter the scheduler: to encrypt
 // takes long, and the kernel may wait for other processors in it.
 func (c *Conn) send(p []byte) (int, error) {
-	v, ok := c.wire.Conn.(interface {
-		Writev(*net.Buffers) (int64, error)
-	})
+	v, ok := c.wire.Conn.(writev)
 	if !ok || len(p) == 0 {
 		return c.wire.Conn.Write(p)
 	}
@@ -243,8 +263,9 @@ func (c *Conn) sendFile(file syscall.RawConn, limit int64) (sent int64, handled 
 	return sent, true, nil
 }
 
-// flush sends what the kernel keeps of a record. Linux before 6.5 keeps the end of a file if
-// sendfile was asked for more than the file had.
+// flush sends what the kernel keeps of a record. sendfile was asked for more than the file had,
+// and a kernel may then keep the end of the file to join it with what follows. Debian's 6.1 and
+// 6.12 do not.
 func (c *Conn) flush() error {
 	c.wire.mu.Lock()
 	defer c.wire.mu.Unlock()

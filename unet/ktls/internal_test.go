@@ -13,8 +13,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +108,112 @@ func TestPosition(t *testing.T) {
 	}
 }
 
+func sockets(t testing.TB) (dialed, accepted net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if dialed, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialed.Close(); accepted.Close() })
+	return dialed, accepted
+}
+
+// TestSendFile checks that files take sendfile, which the bytes do not show.
+func TestSendFile(t *testing.T) {
+	if err := available(); err != nil {
+		t.Skipf("needs the kernel's TLS (CONFIG_TLS): %v", err)
+	}
+	dialed, accepted := sockets(t)
+	s := Server(accepted, &Config{TLS: &tls.Config{Certificates: []tls.Certificate{TestCertificate()}}})
+	c := tls.Client(dialed, &tls.Config{InsecureSkipVerify: true})
+	go c.Handshake()
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(10_000); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ limit, want int64 }{{6000, 6000}, {math.MaxInt64, 4000}} {
+		n, handled, err := s.sendFile(fileOf(f), step.limit)
+		if n != step.want || !handled || err != nil {
+			t.Errorf("sendFile: %d, %t, %v", n, handled, err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, n)); err != nil { // all has left the kernel
+			t.Error(err)
+		}
+	}
+}
+
+// BenchmarkReadFrom sends a file of 8 MiB from the page cache to a peer that discards what it
+// receives without decrypting it.
+func BenchmarkReadFrom(b *testing.B) {
+	const size = 8 << 20
+	f, err := os.Create(filepath.Join(b.TempDir(), "file"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		b.Fatal(err)
+	}
+	for _, name := range []string{"kernel", "crypto/tls"} {
+		b.Run(name, func(b *testing.B) {
+			if err := available(); err != nil && name == "kernel" {
+				b.Skipf("needs the kernel's TLS (CONFIG_TLS): %v", err)
+			}
+			dialed, accepted := sockets(b)
+			var writes countedWrites
+			if name != "kernel" {
+				writes.Conn = accepted
+				accepted = &writes
+			}
+			s := Server(accepted, &Config{TLS: &tls.Config{Certificates: []tls.Certificate{TestCertificate()}}})
+			c := tls.Client(dialed, &tls.Config{InsecureSkipVerify: true})
+			go func() {
+				if c.Handshake() == nil {
+					_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{dialed}, make([]byte, 1<<20))
+				}
+			}()
+			if err := s.Handshake(); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := f.Seek(0, io.SeekStart); err != nil {
+					b.Fatal(err)
+				}
+				if n, err := s.ReadFrom(f); n != size || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+			if name != "kernel" {
+				b.ReportMetric(float64(writes.n)/float64(b.N)/(size>>20), "writes/MiB")
+			}
+		})
+	}
+}
+
+// countedWrites counts the writes of crypto/tls, and hides the descriptor.
+type countedWrites struct {
+	net.Conn
+	n int
+}
+
+func (c *countedWrites) Write(p []byte) (int, error) {
+	c.n++
+	return c.Conn.Write(p)
+}
+
 // TestKernelRefuses passes a cipher to the kernel that it does not know, after its TLS is
 // attached to the socket. crypto/tls goes on.
 func TestKernelRefuses(t *testing.T) {
@@ -117,21 +226,7 @@ func TestKernelRefuses(t *testing.T) {
 		changed.cipherType = 9999
 		suites[id] = changed
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	dialed, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dialed.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	dialed, accepted := sockets(t)
 	server := tls.Server(accepted, &tls.Config{Certificates: []tls.Certificate{TestCertificate()}})
 	c := Client(dialed, &Config{TLS: &tls.Config{InsecureSkipVerify: true}})
 	go func() {

@@ -237,6 +237,17 @@ func TestPipe(t *testing.T) {
 	})
 }
 
+func TestWritev(t *testing.T) {
+	eachBed(t, func(t *testing.T, b bed) {
+		s, c := b.pair(t, &ktls.Config{TLS: serverConfig()}, clientConfig())
+		bufs := net.Buffers{[]byte("head "), nil, []byte("body")}
+		if n, err := s.Writev(&bufs); n != 9 || err != nil || len(bufs) != 0 {
+			t.Fatalf("%d, %v, %d buffers left", n, err, len(bufs))
+		}
+		wantRead(t, c, []byte("head body"))
+	})
+}
+
 func TestClientSide(t *testing.T) {
 	eachBed(t, func(t *testing.T, b bed) {
 		dialed, accepted := b.sockets(t)

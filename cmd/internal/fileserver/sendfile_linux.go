@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/unet/ktls"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,12 +30,8 @@ func stateOf(f *ufile.File) (fileState, bool) {
 
 // sendRange sends a part of a file and advances its beginning. If handled is false it did nothing.
 func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
-	socket, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return 0, false, nil
-	}
-	out, err := socket.SyscallConn()
-	if err != nil {
+	write := rawWrite(c.Conn)
+	if write == nil {
 		return 0, false, nil
 	}
 	in, err := r.file.SyscallConn()
@@ -44,7 +41,7 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 	t := transfer{conn: c, fileRange: r}
 	var ended error
 	err = in.Control(func(file uintptr) {
-		ended = out.Write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
+		ended = write(func(socket uintptr) bool { return t.send(int(socket), int(file)) })
 	})
 	if err == nil {
 		err = ended // a deadline, or the end of the connection
@@ -57,6 +54,26 @@ func (c *conn) sendRange(r *fileRange) (sent int64, handled bool, err error) {
 		err = &net.OpError{Op: "write", Net: "tcp", Addr: c.RemoteAddr(), Err: os.NewSyscallError("sendfile", t.err)}
 	}
 	return t.sent, true, err
+}
+
+// rawWrite returns the function that calls another one with the socket's descriptor each time there
+// is room, nil if there is no descriptor to which plaintext may be sent.
+func rawWrite(c net.Conn) func(func(fd uintptr) bool) error {
+	if secure, ok := c.(*ktls.Conn); ok {
+		if name, _ := secure.Backend(); name == "kernel" {
+			return secure.RawWrite
+		}
+		return nil
+	}
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw.Write
 }
 
 // noSendfile reports whether an error means that the file or the system has no sendfile.

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringside-io/ringside/unet/ktls"
 )
 
 // Limits for slow and large requests.
@@ -57,18 +59,28 @@ func NewServer(h http.Handler, errors *log.Logger) *Server {
 // permanently. With certificates it uses TLS, and HTTP/2 with clients that support it. The listener is
 // closed when it returns.
 func (s *Server) Serve(ln net.Listener, certificates ...tls.Certificate) error {
-	ln = listener{ln}
 	var err error
 	if len(certificates) > 0 {
+		ln = listener{ln}
 		s.http.TLSConfig = &tls.Config{Certificates: certificates}
 		err = s.http.ServeTLS(ln, "", "")
 	} else {
-		err = s.http.Serve(ln)
+		err = s.http.Serve(listener{ln})
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
+}
+
+// ServeKTLS is Serve with TLS that the kernel encrypts where it can. It speaks HTTP/1.1 only: the
+// frames of HTTP/2 cannot be sent by sendfile. With required, handshakes fail where the kernel cannot.
+func (s *Server) ServeKTLS(ln net.Listener, required bool, certificates ...tls.Certificate) error {
+	config := &tls.Config{Certificates: certificates, NextProtos: []string{"http/1.1"}}
+	if required {
+		config.MinVersion = tls.VersionTLS13
+	}
+	return s.Serve(ktls.NewListener(ln, &ktls.Config{TLS: config, Require: required}))
 }
 
 // Shutdown stops accepting and waits for requests in progress until ctx ends. It then closes all

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/unet/ktls"
 )
 
 // running is a server whose limits a test may change before it starts.
@@ -147,8 +149,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTLS uses both versions of HTTP.
-func TestTLS(t *testing.T) {
+// testCertificate returns a certificate for 127.0.0.1, and a pool that has it.
+func testCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -162,10 +165,16 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"small.txt": "text", "big.jpg": strings.Repeat("0123456789", 300_000)}
-	s, addr, _ := running(t, tree(t, files), func(*Server) {}, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// TestTLS uses both versions of HTTP.
+func TestTLS(t *testing.T) {
+	files := map[string]string{"small.txt": "text", "big.jpg": strings.Repeat("0123456789", 300_000)}
+	certificate, pool := testCertificate(t)
+	s, addr, _ := running(t, tree(t, files), func(*Server) {}, certificate)
 	for _, two := range []bool{false, true} {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: two}
 		defer tr.CloseIdleConnections()
@@ -184,6 +193,55 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	idle(t, s)
+}
+
+// TestKTLS serves with the kernel's TLS, and where it is absent with crypto/tls.
+func TestKTLS(t *testing.T) {
+	files := map[string]string{"small.txt": "text", "big.jpg": strings.Repeat("0123456789", 300_000)}
+	certificate, pool := testCertificate(t)
+	h, err := Open(tree(t, files), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	name, reason := ktls.Backend()
+	t.Logf("TLS by %s %s", name, reason)
+	for _, required := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewServer(h, quiet)
+		served := make(chan error, 1)
+		go func() { served <- s.ServeKTLS(ln, required, certificate) }()
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+		for range 2 {
+			for path, want := range files {
+				res, err := (&http.Client{Transport: tr}).Get("https://" + ln.Addr().String() + "/" + path)
+				if required && name != "kernel" {
+					if err == nil {
+						t.Error("served without the kernel")
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := io.ReadAll(res.Body)
+				res.Body.Close()
+				if err != nil || string(b) != want || res.ProtoMajor != 1 {
+					t.Errorf("%s by %s: %d bytes, %v", path, res.Proto, len(b), err)
+				}
+			}
+		}
+		tr.CloseIdleConnections()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestAccessLog requests names that could break a line of the access log.

@@ -156,6 +156,9 @@ func testArgs(opt options) []string {
 	if opt.run != "" {
 		args = append(args, "-test.run="+opt.run)
 	}
+	if opt.bench != "" {
+		args = append(args, "-test.bench="+opt.bench)
+	}
 	return args
 }
 

@@ -23,6 +23,7 @@ type options struct {
 	pkgs    []string
 	tools   []string
 	run     string
+	bench   string
 	verbose bool
 	timeout time.Duration
 	long    bool
@@ -48,6 +49,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.Func("pkg", "package `pattern` to test; may be repeated (default: all of the core module that the kernel concerns)", list(&opt.pkgs))
 	fs.Func("tool", "`program` of the host to copy into the machine with its libraries, for tests that use it if it is there; may be repeated", list(&opt.tools))
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match this `regexp`")
+	fs.StringVar(&opt.bench, "bench", "", "run the benchmarks that match this `regexp`, and print the output")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of passing tests, too, as it comes")
 	fs.BoolVar(&opt.long, "long", false, "do not shorten the tests (emulation makes them several times slower)")
 	fs.DurationVar(&opt.timeout, "timeout", 10*time.Minute, "time limit for each test binary")
@@ -68,6 +70,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return opt, err
 	}
 	opt.args = fs.Args()
+	opt.verbose = opt.verbose || opt.bench != ""
 	if err := opt.check(); err != nil {
 		fmt.Fprintln(stderr, "lane:", err)
 		return opt, err
