@@ -212,6 +212,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	if f.opts.Trace {
 		defer trace.StartRegion(context.Background(), "replica.apply").End()
 	}
+	f.store.note()
 	jobs := make(map[*database][]job)
 	flush := func() {
 		f.run(jobs)

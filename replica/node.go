@@ -134,7 +134,7 @@ type Node struct {
 	data    string
 	vfsName string
 	raft    *raft.Raft
-	store   *raftlog.Store
+	store   *notedLog
 	wire    *wire
 	metrics metrics
 	bug     seededBug // a seeded bug of a test
@@ -268,9 +268,11 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.store, err = raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written, Trace: o.Trace}); err != nil {
+	store, err := raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written, Trace: o.Trace})
+	if err != nil {
 		return nil, err
 	}
+	n.store = &notedLog{Store: store}
 	if n.wire, err = listen(n); err != nil {
 		return nil, err
 	}
@@ -623,8 +625,8 @@ func (n *Node) start() error {
 		n.members = n.opts.around(n.members)
 	}
 	through := transport{
-		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, mayVote: n.mayVote,
-		beats:       beats{time.Now(), min(n.opts.Election/8, time.Second/8), n.closing.Done()},
+		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, log: n.store, mayVote: n.mayVote,
+		beats:       beats{time.Now(), min(n.opts.Election/6, time.Second/6), n.closing.Done()},
 		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
 	if len(n.opts.Peers) > 0 {

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -870,7 +871,7 @@ func TestHeartbeats(t *testing.T) {
 				continue
 			}
 			// The first one may be late, and the one before it may have failed.
-			if took, least := list[count+1].Sub(list[1]), (count-1)*o.Election/8; took < least {
+			if took, least := list[count+1].Sub(list[1]), (count-1)*o.Election/6; took < least {
 				t.Errorf("%s: %d heartbeats in %v, less than %v", pair, count, took, least)
 			}
 			return true
@@ -1098,7 +1099,9 @@ func (p *countedPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.Append
 func TestIdlePipeline(t *testing.T) {
 	below := new(countedPipeline)
 	f := new(failures)
-	p := &pipeline{AppendPipeline: below, id: "b", failures: f, patience: time.Hour}
+	closed := make(chan struct{})
+	close(closed)
+	p := &pipeline{AppendPipeline: below, id: "b", failures: f, patience: time.Hour, log: new(notedLog), closing: closed}
 	sent := func(commit uint64, entries ...*raft.Log) bool {
 		before := below.requests
 		_, err := p.AppendEntries(&raft.AppendEntriesRequest{LeaderCommitIndex: commit, Entries: entries}, new(raft.AppendEntriesResponse))
@@ -1130,4 +1133,39 @@ func TestIdlePipeline(t *testing.T) {
 			t.Errorf("step %d: sent %v, want %v", i, got, step.want)
 		}
 	}
+}
+
+// TestQuietPipelineWaits: a call that would send nothing waits until entries are stored or
+// committed, and no longer than mostQuiet.
+func TestQuietPipelineWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(notedLog)
+		p := &pipeline{AppendPipeline: new(countedPipeline), id: "b", failures: new(failures), patience: time.Hour, log: log}
+		took := func() time.Duration {
+			begin := time.Now()
+			_, err := p.AppendEntries(new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse))
+			must(t, err)
+			return time.Since(begin)
+		}
+		const soon = 10 * time.Millisecond
+		later := func() { time.AfterFunc(soon, log.note) }
+		for i, step := range []struct {
+			before func()
+			want   time.Duration
+		}{
+			{nil, 0}, // the first is sent
+			{nil, mostQuiet},
+			{later, soon},
+			{nil, mostQuiet},
+			{log.note, 0},
+			{nil, mostQuiet},
+		} {
+			if step.before != nil {
+				step.before()
+			}
+			if got := took(); got != step.want {
+				t.Errorf("call %d took %v, want %v", i, got, step.want)
+			}
+		}
+	})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/ringside-io/ringside/replica/internal/raftlog"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -61,6 +62,7 @@ type transport struct {
 	patience time.Duration
 	failures *failures
 	beats    beats
+	log      *notedLog
 	mayVote  func(id, address string) error
 	// newSnapshot is called after a member has refused a snapshot because its own is newer.
 	newSnapshot func()
@@ -102,7 +104,7 @@ func (t transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, 
 
 // beats are the times of heartbeats. Raft sends one to each member 10 to 20 times per heartbeat
 // timeout, at random times. Most of what an idle node costs is waking up for them, so they wait for
-// common times: eight per Options.Election, and eight per second if that is longer.
+// common times: six per Options.Election, and six per second if that is longer.
 type beats struct {
 	begin    time.Time
 	interval time.Duration
@@ -141,7 +143,7 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline{AppendPipeline: p, id: id, failures: t.failures, patience: t.patience}, nil
+	return &pipeline{AppendPipeline: p, id: id, failures: t.failures, patience: t.patience, log: t.log, closing: t.beats.closing}, nil
 }
 
 // failures counts the requests to each member that had no reply, heartbeats among them.
@@ -179,17 +181,26 @@ func (f *failures) last(id raft.ServerID) bool {
 // pipeline sends entries to a member. Without new entries raft sends a request some 13 times
 // per second, for the commit index. The pipeline leaves out requests that tell the member
 // nothing new, but sends one per patience, and one after a heartbeat that failed: the member
-// may have been started again and need the commit index.
+// may have been started again and need the commit index. When nothing has been stored or
+// committed since the last call, a call that would send nothing waits for that, for at most
+// mostQuiet: each call costs the leader a timer.
 type pipeline struct {
 	raft.AppendPipeline
 	id       raft.ServerID
 	failures *failures
 	patience time.Duration
+	log      *notedLog
+	closing  <-chan struct{}
 
 	sent   time.Time // of the last request; the zero time if there was none
 	commit uint64    // its commit index
 	failed int       // failures of requests to the member before it
+	seen   uint64    // changes of the log before the last call that sent nothing
 }
+
+// mostQuiet is how long raft's goroutine for a member may wait in a pipeline. A transfer of the
+// leadership waits for it.
+const mostQuiet = 250 * time.Millisecond
 
 // redundant reports whether a request tells the member nothing new. Raft calls AppendEntries
 // from one goroutine.
@@ -206,12 +217,66 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if p.redundant(args) {
 		// Raft does not use the result. It counts replies from Consumer as contacts with the
 		// member, and there is none.
+		p.seen = p.log.await(p.seen, mostQuiet, p.closing)
 		return nil, nil
 	}
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// notedLog is raft's log. It counts when entries were stored or committed.
+type notedLog struct {
+	*raftlog.Store
+	mu      sync.Mutex
+	changes uint64
+	changed chan struct{} // closed by the next change; nil if no goroutine waits
+}
+
+// StoreLog and StoreLogs implement raft.LogStore. Raft sends the entries afterwards.
+func (l *notedLog) StoreLog(e *raft.Log) error {
+	defer l.note()
+	return l.Store.StoreLog(e)
+}
+
+func (l *notedLog) StoreLogs(all []*raft.Log) error {
+	defer l.note()
+	return l.Store.StoreLogs(all)
+}
+
+// note counts a change.
+func (l *notedLog) note() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes++
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// await waits until the number of changes is not seen, for at most a time. It returns the number.
+func (l *notedLog) await(seen uint64, most time.Duration, closing <-chan struct{}) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes != seen {
+		return l.changes
+	}
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	changed := l.changed
+	l.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-closing:
+	}
+	l.mu.Lock()
+	return l.changes
 }
 
 // wireAddr is an address in the form of the configuration.
