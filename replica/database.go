@@ -53,6 +53,9 @@ type database struct {
 	pos      Position // according to raft's log
 	pageSize uint32
 	gone     bool // it was deleted
+	// A transaction of this node was proposed, and none of its own was counted since. The file then has
+	// the state of pos, although its writer holds the lock.
+	proposed bool
 	// The file. It is at pos once it is loaded and neither ahead nor broken.
 	loaded bool
 	missed bool   // it came with another node's snapshot: if the file is old, that is no damage
@@ -298,6 +301,7 @@ func (db *database) commit(base int64, from uint32, buf []byte, last int64, writ
 	t := &txn{db: db.id, seq: db.pos.Seq, before: db.pos.Sum, pageSize: db.pageSize, pages: binary.BigEndian.Uint32(buf[last-base+4:])}
 	db.collect(t, frames, frame)
 	t.after = db.after(t)
+	db.proposed = true
 	db.writers.Add(1)
 	db.mu.Unlock()
 	defer db.writers.Add(-1) // without mu: write may wait for this connection's lock
@@ -558,6 +562,9 @@ func (db *database) apply(list []job) {
 			db.keep(t)
 		default:
 			db.count(j.mine.txn)
+		}
+		if j.mine != nil {
+			db.proposed = false // its writer puts it into the file
 		}
 		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
 		if db.ahead && db.target == t.after {

@@ -833,6 +833,38 @@ func TestLeaderRemovesItself(t *testing.T) {
 	c.judge()
 }
 
+// TestFetchBesideWriter: a member gets a file while a writer of that file waits for a majority. The writer
+// may wait for this member, which acknowledges nothing before it has the files of a snapshot.
+func TestFetchBesideWriter(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	for _, n := range c.followers() {
+		c.stop(n.ID())
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(2)")
+		written <- err
+	}()
+	d, err := leader.named("db")
+	must(t, err)
+	until(t, "the writer waits", func() bool { return d.writers.Load() > 0 })
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	f, m, pos, err := leader.imageOf(ctx, d.id, 0)
+	must(t, err)
+	if d.writers.Load() == 0 {
+		t.Errorf("the file was not given before the writer ended: %v", <-written)
+	}
+	_, sum, err := m.sums()
+	must(t, errors.Join(err, m.done(), f.close()))
+	if pos.Seq != 2 || sum != pos.Sum {
+		t.Errorf("transaction %d, checksum %016x instead of %016x", pos.Seq, sum, pos.Sum)
+	}
+}
+
 // heartbeats has the times of the last heartbeats to each member without a failure between them.
 type heartbeats struct {
 	network

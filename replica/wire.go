@@ -865,6 +865,23 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		}
 		// While the writer's lock is held, no transaction is in raft's log but not in the file.
 		ok, err := tryLock(f.shm, lockWrite)
+		if err == nil && !ok {
+			// A writer that waits for a majority may wait for the member that fetches the file.
+			db.mu.Lock()
+			if db.proposed {
+				var m *image
+				var pos Position
+				if pos, err = db.filePosition(seq); err == nil {
+					m, err = f.image()
+				}
+				db.mu.Unlock()
+				if err == nil {
+					return f, m, pos, nil
+				}
+				return nil, nil, pos, errors.Join(err, f.close())
+			}
+			db.mu.Unlock()
+		}
 		if err == nil && ok && !db.mu.TryLock() {
 			// apply may have mu and wait for the lock
 			ok, err = false, unlock(f.shm, lockWrite)
