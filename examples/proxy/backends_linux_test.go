@@ -52,10 +52,16 @@ func process(t *testing.T, address string) (*exec.Cmd, string) {
 // and compare numbered blocks: a connection ends or goes on, no byte is another's, the
 // checks find each state, and the counters agree with what the clients saw.
 func TestBackendsUnderLoad(t *testing.T) {
+	t.Run("goroutines", func(t *testing.T) { testBackendsUnderLoad(t, config{}) })
+	t.Run("callbacks", func(t *testing.T) { testBackendsUnderLoad(t, config{callbacks: true}) })
+}
+
+func testBackendsUnderLoad(t *testing.T, with config) {
 	killed, a := process(t, "127.0.0.1:0")
 	stopped, b := process(t, "127.0.0.1:0")
 	_, c := process(t, "127.0.0.1:0")
-	p, address, end := start(t, config{backends: a + "," + b + "," + c, check: "/"})
+	with.backends, with.check = a+","+b+","+c, "/"
+	p, address, end := start(t, with)
 	up := func(address string) bool {
 		for _, b := range p.backends {
 			if b.address == address {

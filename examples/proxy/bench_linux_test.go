@@ -81,8 +81,9 @@ var besides = []struct {
 	name  string
 	start func(dir, listen, backend string) (*exec.Cmd, error)
 }{
-	{"ringside", ownProxy("auto")},
-	{"net", ownProxy("net")},
+	{"ringside", ownProxy("-mode", "auto")},
+	{"callbacks", ownProxy("-callbacks")},
+	{"net", ownProxy("-mode", "net")},
 	{"event", func(_, listen, backend string) (*exec.Cmd, error) {
 		self, err := os.Executable()
 		if err != nil {
@@ -122,13 +123,13 @@ stream { server { listen %s; proxy_pass %s; } }
 	}},
 }
 
-func ownProxy(mode string) func(dir, listen, backend string) (*exec.Cmd, error) {
+func ownProxy(args ...string) func(dir, listen, backend string) (*exec.Cmd, error) {
 	return func(_, listen, backend string) (*exec.Cmd, error) {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(self, "-addr", listen, "-backends", backend, "-mode", mode)
+		cmd := exec.Command(self, append([]string{"-addr", listen, "-backends", backend}, args...)...)
 		cmd.Env = append(os.Environ(), runEnv+"=1")
 		return cmd, nil
 	}
@@ -207,8 +208,8 @@ func echo(b *testing.B) (address string) {
 	return address
 }
 
-// BenchmarkProxy passes connections through this proxy, on the sockets of unet and on
-// those of package net, through a proxy of callbacks, and through haproxy and nginx: small messages on kept
+// BenchmarkProxy passes connections through this proxy, on the sockets of unet, with -callbacks, and
+// on the sockets of package net, through the proxy of docs/guide-loop.md, and through haproxy and nginx: small messages on kept
 // connections, a connection for each message, and much data on four connections. It
 // reports the processor time of the proxy for each.
 func BenchmarkProxy(b *testing.B) {

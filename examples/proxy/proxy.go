@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/unet"
+	"github.com/ringside-io/ringside/unet/event"
 )
 
 // backend is one server to which connections are forwarded.
@@ -32,6 +33,7 @@ type proxy struct {
 	path     string        // of the request of a check; "" if connecting suffices
 	patience time.Duration // for the answer to it
 	tls      *tls.Config   // nil if the clients do not use TLS
+	loops    *event.Server // with -callbacks, otherwise nil
 	backends []*backend
 
 	accepted, refused, toBackends, toClients atomic.Int64
@@ -74,6 +76,10 @@ func (p *proxy) pass(client net.Conn) {
 	b, server := p.connect()
 	if b == nil {
 		p.refused.Add(1)
+		return
+	}
+	if p.loops != nil {
+		p.enroll(client, server, b)
 		return
 	}
 	defer b.open.Add(-1)
@@ -213,11 +219,20 @@ func (p *proxy) keep(c net.Conn) bool {
 	return true
 }
 
+// drop closes a connection that was kept and not forgotten.
 func (p *proxy) drop(c net.Conn) {
+	if p.forget(c) {
+		_ = c.Close()
+	}
+}
+
+// forget undoes keep, and reports whether the connection was kept.
+func (p *proxy) forget(c net.Conn) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, kept := p.open[c]
 	delete(p.open, c)
-	p.mu.Unlock()
-	_ = c.Close()
+	return kept
 }
 
 // cut closes all connections, now and from now on.
@@ -227,6 +242,9 @@ func (p *proxy) cut() {
 	p.over = true
 	for c := range p.open {
 		_ = c.Close()
+	}
+	if p.loops != nil {
+		_ = p.loops.Close()
 	}
 }
 

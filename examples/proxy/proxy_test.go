@@ -106,6 +106,7 @@ func TestOptions(t *testing.T) {
 		"-key needs -cert":                                func(c *config) { c.key = "key.pem" },
 		"-interval 0s: must be more than 0":               func(c *config) { c.interval = 0 },
 		"-timeout -1s: must be more than 0":               func(c *config) { c.timeout = -time.Second },
+		"-callbacks and -cert exclude each other":         func(c *config) { c.callbacks, c.cert, c.key = true, "cert.pem", "key.pem" },
 		`-check "healthy": a path begins with a slash`:    func(c *config) { c.check = "healthy" },
 	} {
 		c := good
@@ -140,19 +141,24 @@ func asks(t *testing.T, c net.Conn) string {
 	return string(p)
 }
 
-func eachMode(t *testing.T, f func(t *testing.T, mode unet.Mode)) {
+// eachWay runs a test with each way to forward. f gets a configuration without backends.
+func eachWay(t *testing.T, f func(t *testing.T, c config)) {
 	for _, mode := range []unet.Mode{unet.ModeAuto, unet.ModeNet} {
-		t.Run(mode.String(), func(t *testing.T) { f(t, mode) })
+		t.Run(mode.String(), func(t *testing.T) { f(t, config{mode: mode}) })
+	}
+	for _, mode := range []unet.Mode{unet.ModeAuto, unet.ModePlain, unet.ModeNet} {
+		t.Run("callbacks/"+mode.String(), func(t *testing.T) { f(t, config{mode: mode, callbacks: true}) })
 	}
 }
 
 // TestBalance spreads connections over the backends, leaves out one that ends, and
 // finds it again.
 func TestBalance(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode unet.Mode) {
+	eachWay(t, func(t *testing.T, c config) {
 		a, endA := backendOf(t, "a")
 		b, _ := backendOf(t, "b")
-		p, address, _ := start(t, config{backends: a + "," + b, mode: mode})
+		c.backends = a + "," + b
+		p, address, _ := start(t, c)
 		answers := map[string]int{}
 		for range 6 {
 			answers[asks(t, dial(t, address))]++
@@ -181,38 +187,42 @@ func TestBalance(t *testing.T) {
 
 // TestNoBackend closes the connection of a client that no backend takes.
 func TestNoBackend(t *testing.T) {
-	a, end := backendOf(t, "a")
-	end()
-	p, address, _ := start(t, config{backends: a})
-	if n, err := dial(t, address).Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	web := httptest.NewServer(p.metrics())
-	defer web.Close()
-	r, err := http.Get(web.URL + "/healthy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = r.Body.Close()
-	if r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("/healthy: %d", r.StatusCode)
-	}
-	if s := p.stats(); s.Refused != 1 || s.Backends[a].Up {
-		t.Errorf("%+v", s)
-	}
+	eachWay(t, func(t *testing.T, with config) {
+		a, end := backendOf(t, "a")
+		end()
+		with.backends = a
+		p, address, _ := start(t, with)
+		if n, err := dial(t, address).Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		web := httptest.NewServer(p.metrics())
+		defer web.Close()
+		r, err := http.Get(web.URL + "/healthy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("/healthy: %d", r.StatusCode)
+		}
+		if s := p.stats(); s.Refused != 1 || s.Backends[a].Up {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // TestHalfClose ends the stream of a client whose backend answers the end.
 func TestHalfClose(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode unet.Mode) {
+	eachWay(t, func(t *testing.T, c config) {
 		a, _ := backendOf(t, "a")
-		_, address, _ := start(t, config{backends: a, mode: mode})
-		c := dial(t, address)
-		if got := asks(t, c); got != "a" {
+		c.backends = a
+		_, address, _ := start(t, c)
+		client := dial(t, address)
+		if got := asks(t, client); got != "a" {
 			t.Fatal(got)
 		}
-		_ = c.CloseWrite()
-		if rest, err := io.ReadAll(c); string(rest) != "." || err != nil {
+		_ = client.CloseWrite()
+		if rest, err := io.ReadAll(client); string(rest) != "." || err != nil {
 			t.Errorf("%q, %v", rest, err)
 		}
 	})
@@ -220,7 +230,7 @@ func TestHalfClose(t *testing.T) {
 
 // TestBytes sends much both ways at once.
 func TestBytes(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode unet.Mode) {
+	eachWay(t, func(t *testing.T, c config) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +248,8 @@ func TestBytes(t *testing.T) {
 				}()
 			}
 		}()
-		p, address, end := start(t, config{backends: l.Addr().String(), mode: mode})
+		c.backends = l.Addr().String()
+		p, address, end := start(t, c)
 		data := make([]byte, 3<<20)
 		_, _ = rand.Read(data)
 		const clients = 4
@@ -267,80 +278,89 @@ func TestBytes(t *testing.T) {
 
 // TestClientVanishes resets a connection: the backend's ends too.
 func TestClientVanishes(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	ended := make(chan error, 2)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, err := io.Copy(io.Discard, c)
-				ended <- err
-				_ = c.Close()
-			}()
+	eachWay(t, func(t *testing.T, with config) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	_, address, _ := start(t, config{backends: l.Addr().String()})
-	<-ended // the check
-	c := dial(t, address)
-	if _, err := c.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetLinger(0)
-	_ = c.Close()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Error("the connection to the backend stays open")
-	}
+		defer l.Close()
+		ended := make(chan error, 2)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, err := io.Copy(io.Discard, c)
+					ended <- err
+					_ = c.Close()
+				}()
+			}
+		}()
+		with.backends = l.Addr().String()
+		_, address, _ := start(t, with)
+		<-ended // the check
+		c := dial(t, address)
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetLinger(0)
+		_ = c.Close()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("the connection to the backend stays open")
+		}
+	})
 }
 
 // TestEnd serves a connection until it ends, and cuts one that does not.
 func TestEnd(t *testing.T) {
-	a, _ := backendOf(t, "a")
-	_, address, end := start(t, config{backends: a})
-	c := dial(t, address)
-	asks(t, c)
-	done := make(chan error, 1)
-	go func() { done <- end(patience) }()
-	for { // until the listener is closed
-		late, err := net.Dial("tcp", address)
-		if err != nil {
-			break
+	eachWay(t, func(t *testing.T, with config) {
+		a, _ := backendOf(t, "a")
+		with.backends = a
+		_, address, end := start(t, with)
+		c := dial(t, address)
+		asks(t, c)
+		done := make(chan error, 1)
+		go func() { done <- end(patience) }()
+		for { // until the listener is closed
+			late, err := net.Dial("tcp", address)
+			if err != nil {
+				break
+			}
+			_ = late.Close()
+			time.Sleep(time.Millisecond)
 		}
-		_ = late.Close()
-		time.Sleep(time.Millisecond)
-	}
-	if got := asks(t, c); got != "a" {
-		t.Errorf("while draining: %q", got)
-	}
-	_ = c.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	_, address, end = start(t, config{backends: a})
-	c = dial(t, address)
-	asks(t, c)
-	if err := end(time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection that was cut: %d, %v", n, err)
-	}
+		if got := asks(t, c); got != "a" {
+			t.Errorf("while draining: %q", got)
+		}
+		_ = c.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_, address, end = start(t, with)
+		c = dial(t, address)
+		asks(t, c)
+		if err := end(time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection that was cut: %d, %v", n, err)
+		}
+	})
 }
 
 // TestTLS has clients speak TLS to the proxy, whose backend does not.
 func TestTLS(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode unet.Mode) {
+	eachWay(t, func(t *testing.T, c config) {
+		if c.callbacks {
+			t.Skip("-callbacks has no TLS: see TestOptions")
+		}
 		a, _ := backendOf(t, "a")
 		dir := t.TempDir()
-		c := config{backends: a, cert: filepath.Join(dir, "cert"), key: filepath.Join(dir, "key"), mode: mode}
+		c.backends, c.cert, c.key = a, filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 		roots := certificate(t, c.cert, c.key)
 		_, address, _ := start(t, c)
 		client := tls.Client(dial(t, address), &tls.Config{RootCAs: roots, ServerName: "localhost"})

@@ -19,6 +19,11 @@ import (
 // TestRestart replaces the process of a proxy while connections come: none is refused or
 // cut, and one from before goes on in the old process until it ends.
 func TestRestart(t *testing.T) {
+	t.Run("goroutines", func(t *testing.T) { testRestart(t) })
+	t.Run("callbacks", func(t *testing.T) { testRestart(t, "-callbacks") })
+}
+
+func testRestart(t *testing.T, options ...string) {
 	a, _ := backendOf(t, "a")
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -29,7 +34,7 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-backends", a)
+	cmd := exec.Command(self, append(options, "-addr", "127.0.0.1:0", "-metrics", "127.0.0.1:0", "-backends", a)...)
 	cmd.Env = append(os.Environ(), runEnv+"=1")
 	cmd.Stderr = w
 	if err := cmd.Start(); err != nil {

@@ -54,7 +54,7 @@ var layers = map[string][]string{
 	"examples/http-watch":        {"examples/http-watch/server"},
 	"examples/http-watch/server": {"unet/event/framing", "watch"},
 	"examples/internal/handover": {"unet"},
-	"examples/proxy":             {"examples/internal/handover", "features", "unet"},
+	"examples/proxy":             {"examples/internal/handover", "features", "unet", "unet/event"},
 	"examples/redis":             {"unet/event"},
 	"examples/restart":           {"examples/internal/handover", "unet"},
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
