@@ -67,7 +67,8 @@ type Options struct {
 	// bytes. It must be the same on all nodes. 0 means 64 MiB. The maximum is 100 MiB.
 	MaxTransaction int
 	// SnapshotEntries is the number of raft entries, and LogBytes the size of the log, at
-	// which a snapshot is taken and the log is cut. 0 means 8192 entries, and 512 MiB.
+	// which a snapshot is taken and the log is cut. The newest SnapshotEntries entries stay in
+	// the log, so it is larger than LogBytes if they are. 0 means 8192 entries, and 512 MiB.
 	SnapshotEntries int
 	LogBytes        int64
 	// OpenDatabases is the number of databases whose files a follower keeps open for
@@ -1305,12 +1306,26 @@ func (n *Node) watchLog() {
 		case <-n.closing.Done():
 			return
 		case <-tick.C:
-			if n.store.Bytes() > n.opts.LogBytes {
-				if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-					n.log.Warn("replica: the log cannot be truncated", "error", err)
-				}
-			}
+			n.cutLog()
 		}
+	}
+}
+
+// cutLog takes a snapshot if the log is large and has more than the SnapshotEntries newest entries,
+// which raft keeps.
+func (n *Node) cutLog() {
+	if n.store.Bytes() <= n.opts.LogBytes {
+		return
+	}
+	first, err := n.store.FirstIndex()
+	if err == nil && n.raft.LastIndex() < first+uint64(n.opts.SnapshotEntries) {
+		return
+	}
+	if err == nil {
+		err = n.raft.Snapshot().Error()
+	}
+	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		n.log.Warn("replica: the log cannot be truncated", "error", err)
 	}
 }
 

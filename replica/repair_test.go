@@ -865,6 +865,26 @@ func TestFetchBesideWriter(t *testing.T) {
 	}
 }
 
+// TestCutLog: a log that is too large is cut by a snapshot, and none is taken if it has only entries
+// that raft keeps.
+func TestCutLog(t *testing.T) {
+	c := newCluster(t, 1, Options{SnapshotEntries: 100, LogBytes: 1})
+	n := c.leader()
+	db := open(t, n, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
+	n.cutLog()
+	if at := n.raft.Stats()["last_snapshot_index"]; at != "0" {
+		t.Errorf("a snapshot at %s, after which nothing can be cut", at)
+	}
+	for range 110 {
+		execAll(t, db, "INSERT INTO t VALUES(1)")
+	}
+	n.cutLog()
+	if first, err := n.store.FirstIndex(); err != nil || first < 10 {
+		t.Errorf("the log begins at entry %d: %v", first, err)
+	}
+}
+
 // heartbeats has the times of the last heartbeats to each member without a failure between them.
 type heartbeats struct {
 	network
