@@ -20,7 +20,7 @@
 //
 // A peer may ask for new keys (KeyUpdate). Kernels before Linux 6.14 cannot change keys, and
 // this package does not either: reading goes on, but the next Write sends the fatal alert
-// internal_error and returns [ErrKeyUpdate]. crypto/tls, curl and browsers never ask.
+// internal_error and returns [ErrKeyUpdate]. Clients of crypto/tls never ask.
 // A Write that reached its deadline does not end the connection. In the kernel a
 // record is 16 KiB long if a call has so much; crypto/tls begins with shorter ones.
 //
