@@ -352,18 +352,22 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 		m.Databases = append(m.Databases, state)
 	}
 	slices.SortFunc(m.Databases, func(a, b databaseState) int { return strings.Compare(a.Name, b.Name) })
-	return &snapshot{f.Node, m}, nil
+	return &snapshot{f.Node, m, f.received.Load()}, nil
 }
 
 type snapshot struct {
-	n *Node
-	m manifest
+	n        *Node
+	m        manifest
+	received uint64 // the node's count when it was taken
 }
 
 // Persist makes changes since the last snapshot durable, and writes the manifest.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if s.n.opts.Trace {
 		defer trace.StartRegion(context.Background(), "replica.snapshot").End()
+	}
+	if sink, ok := sink.(*snapshotSink); ok {
+		sink.own = true
 	}
 	err := s.n.syncFiles()
 	if err == nil {
@@ -374,6 +378,9 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	}
 	if err := sink.Close(); err != nil {
 		return err
+	}
+	if s.n.received.Load() != s.received {
+		return nil // the files of another node's snapshot are fetched meanwhile
 	}
 	return s.n.setFetching(false)
 }

@@ -175,6 +175,7 @@ type Node struct {
 	warned    sync.Map      // directories that were reported
 
 	verifying sharedCheck
+	received  atomic.Uint64 // snapshots of other nodes
 	failures  failures
 	late      atomic.Pointer[raft.ServerID] // the member that was last asked for its term and did not answer soon
 	members   network
@@ -603,7 +604,7 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
-	snapshots := snapshotStore{files}
+	snapshots := snapshotStore{files, n}
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.opts.ID)
 	// A follower votes only after it has noticed itself that the leader is gone, which takes
@@ -653,7 +654,10 @@ func (n *Node) start() error {
 // snapshotStore keeps a node's snapshots. It refuses one that is older than the newest: raft 1.8
 // would go back to it, and panic because the log no longer has the entries between the two. A
 // snapshot may arrive late, or from a leader whose own one is older. The leader then takes a new one.
-type snapshotStore struct{ raft.SnapshotStore }
+type snapshotStore struct {
+	raft.SnapshotStore
+	node *Node
+}
 
 // olderSnapshot is in the error of a refused snapshot. A leader gets the text only.
 const olderSnapshot = "replica: the snapshot is older than the newest one of this node"
@@ -667,7 +671,30 @@ func (s snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, 
 	if len(list) > 0 && index < list[0].Index {
 		return nil, fmt.Errorf("%s: it ends at entry %d, not at %d", olderSnapshot, index, list[0].Index)
 	}
-	return s.SnapshotStore.Create(version, index, term, members, membersIndex, t)
+	sink, err := s.SnapshotStore.Create(version, index, term, members, membersIndex, t)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshotSink{SnapshotSink: sink, node: s.node}, nil
+}
+
+// snapshotSink receives a snapshot. From the end of another node's snapshot on, this node restarts
+// from it, and its files are those of before until they are fetched.
+type snapshotSink struct {
+	raft.SnapshotSink
+	node *Node
+	own  bool
+}
+
+// Close keeps the snapshot.
+func (s *snapshotSink) Close() error {
+	if !s.own {
+		s.node.received.Add(1)
+		if err := s.node.setFetching(true); err != nil {
+			return errors.Join(err, s.Cancel())
+		}
+	}
+	return s.SnapshotSink.Close()
 }
 
 // logWriter passes raft's log lines to slog.

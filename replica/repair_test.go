@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -1089,6 +1090,49 @@ func TestKilledWhileFetching(t *testing.T) {
 			}
 			c.judge()
 		})
+	}
+}
+
+// TestReceivedSnapshotIsMarked: from the end of another node's snapshot on, a restart knows that the
+// files have not been fetched. One of its own that ends meanwhile does not change that.
+func TestReceivedSnapshotIsMarked(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
+	store := snapshotStore{raft.NewInmemSnapshotStore(), n}
+	sink := func() raft.SnapshotSink {
+		s, err := store.Create(1, 1<<40, 1, raft.Configuration{}, 1, nil)
+		must(t, err)
+		return s
+	}
+	marked := func() bool {
+		p, err := os.ReadFile(n.identityPath())
+		must(t, err)
+		var id identity
+		must(t, json.Unmarshal(p, &id))
+		return id.Fetching
+	}
+	take := func() raft.FSMSnapshot {
+		s, err := fsm{n}.Snapshot()
+		must(t, err)
+		return s
+	}
+	must(t, take().Persist(sink()))
+	if marked() {
+		t.Error("a snapshot of this node is taken for another node's")
+	}
+	before := take()
+	must(t, sink().Close())
+	if !marked() {
+		t.Error("nothing shows that the files of the snapshot are missing")
+	}
+	must(t, before.Persist(sink()))
+	if !marked() {
+		t.Error("an older snapshot of this node removed the mark")
+	}
+	must(t, take().Persist(sink()))
+	if marked() {
+		t.Error("a later snapshot of this node left the mark")
 	}
 }
 
