@@ -1093,6 +1093,46 @@ func TestKilledWhileFetching(t *testing.T) {
 	}
 }
 
+// TestOutdatedConfiguration: a node without a leader accepts raft's connections of its cluster, also
+// of a node that is no member as far as it knows. That node may be the leader, and has been added
+// again by entries that this node lacks.
+func TestOutdatedConfiguration(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 600 * time.Millisecond})
+	leader := c.leader()
+	n := c.followers()[0]
+	cluster := func() uint64 {
+		n.mu.RLock()
+		defer n.mu.RUnlock()
+		return n.cluster
+	}
+	until(t, "the cluster has an identity", func() bool { return cluster() != 0 })
+	h := &hello{Version: wireVersion, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1"}
+	if err := n.wire.judge(h); err == nil {
+		t.Error("a node that is no member was accepted beside a leader")
+	}
+	for _, other := range c.all() {
+		if other != n {
+			c.stop(other.ID())
+		}
+	}
+	until(t, "there is no leader", func() bool { return n.wire.judge(h) == nil })
+	h.Address, h.From = "127.0.0.1:2", leader.ID() // it was added with another address
+	if err := n.wire.judge(h); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(h *hello){
+		"another cluster": func(h *hello) { h.Cluster++ },
+		"no cluster":      func(h *hello) { h.Cluster = 0 },
+		"requests":        func(h *hello) { h.Kind = kindRequest },
+	} {
+		other := *h
+		change(&other)
+		if err := n.wire.judge(&other); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
 // TestReceivedSnapshotIsMarked: from the end of another node's snapshot on, a restart knows that the
 // files have not been fetched. One of its own that ends meanwhile does not change that.
 func TestReceivedSnapshotIsMarked(t *testing.T) {

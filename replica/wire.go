@@ -440,6 +440,11 @@ func (w *wire) judge(h *hello) error {
 	case !n.running.Load():
 		return fmt.Errorf("node %q at %s is starting and still reads its log: connect again", n.opts.ID, w.address)
 	}
+	// Without a leader this node may lack the entries that make the other one a member, and the
+	// other one may be the leader that has them. Raft refuses votes for nodes that are no members.
+	if _, leader := n.raft.LeaderWithID(); leader == "" && h.Kind == kindRaft && cluster != 0 && h.Cluster == cluster {
+		return nil
+	}
 	f := n.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
 		return err
