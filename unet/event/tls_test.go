@@ -282,9 +282,12 @@ func TestTLSPeerThatDoesNotRead(t *testing.T) {
 // TestTLSForeignClients connects with openssl and Python.
 func TestTLSForeignClients(t *testing.T) {
 	server, _, file := certificate(t)
-	for name, args := range map[string][]string{
-		"openssl": {"sh", "-c", `openssl s_client -quiet -verify_return_error -CAfile "$1" -connect "$3" <"$2" 2>/dev/null`},
-		"python3": {"sh", "-c", `python3 -c '
+	for name, args := range map[string]func(text, address string) []string{
+		"openssl": func(_, address string) []string {
+			return []string{"s_client", "-quiet", "-verify_return_error", "-CAfile", file, "-connect", address}
+		},
+		"python3": func(text, address string) []string {
+			return []string{"-c", `
 import socket, ssl, sys
 c = ssl.create_default_context(cafile=sys.argv[1])
 host, port = sys.argv[3].split(":")
@@ -298,7 +301,8 @@ with c.wrap_socket(socket.create_connection((host, int(port))), server_hostname=
         got += p
     s.unwrap()
 sys.stdout.buffer.write(got)
-' "$@"`},
+`, file, text, address}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(name); err != nil {
@@ -321,7 +325,9 @@ sys.stdout.buffer.write(got)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 				defer cancel()
-				got, err := exec.CommandContext(ctx, args[0], append(args[1:], name, file, text, s.Addr().String())...).Output()
+				client := exec.CommandContext(ctx, name, args(text, s.Addr().String())...)
+				client.Stdin = bytes.NewReader(want)
+				got, err := client.Output()
 				if err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%d of %d bytes: %v", len(got), len(want), err)
 				}
