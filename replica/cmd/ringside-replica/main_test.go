@@ -280,12 +280,11 @@ func TestKilled(t *testing.T) {
 		}
 		start(id)
 	}
-	members := map[string]string{"a": dirs["a"], "b": dirs["b"], "c": dirs["c"]}
 	// succeed repeats a command on the node that leads.
 	succeed := func(args ...string) {
 		t.Helper()
 		eventually(t, strings.Join(args, " "), func() error {
-			code, _, errs := command(slices.Insert(slices.Clone(args), 1, "-dir", leader(t, members))...)
+			code, _, errs := command(slices.Insert(slices.Clone(args), 1, "-dir", leader(t, dirs))...)
 			if code != exitOK {
 				return errors.New(errs)
 			}
@@ -299,7 +298,7 @@ func TestKilled(t *testing.T) {
 			for _, victim := range []string{"the command", "the leader"} {
 				attempts++
 				list := args(attempts)
-				at := leader(t, members)
+				at := leader(t, dirs)
 				cmd, _ := process(t, slices.Insert(list, 1, "-dir", at)...)
 				time.Sleep(d * time.Millisecond)
 				if victim == "the leader" {
@@ -316,7 +315,7 @@ func TestKilled(t *testing.T) {
 		}
 		succeed("verify")
 	}
-	count := func() int { return status(t, leader(t, members)).Databases }
+	count := func() int { return status(t, leader(t, dirs)).Databases }
 
 	interrupt(func(int) {}, func(int) []string { return []string{"restore", backup} })
 	succeed("restore", backup)
@@ -330,7 +329,7 @@ func TestKilled(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(to(attempt), "backup.json")); err == nil {
 			return
 		}
-		if code, _, errs := command("restore", "-dir", leader(t, members), to(attempt)); code != exitFailure || !strings.Contains(errs, "not a backup") {
+		if code, _, errs := command("restore", "-dir", leader(t, dirs), to(attempt)); code != exitFailure || !strings.Contains(errs, "not a backup") {
 			t.Errorf("an interrupted backup: %d, %s", code, errs)
 		}
 	}, func(attempt int) []string { return []string{"backup", to(attempt)} })
@@ -342,7 +341,7 @@ func TestKilled(t *testing.T) {
 		succeed("remove", "d")
 		return []string{"add", "d", addrs["d"]}
 	})
-	if s := status(t, leader(t, members)); len(s.Members) != 4 || s.Databases != 3 || len(s.Broken) > 0 {
+	if s := status(t, leader(t, dirs)); len(s.Members) != 4 || s.Databases != 3 || len(s.Broken) > 0 {
 		t.Errorf("%+v", s)
 	}
 	succeed("verify")
