@@ -1408,10 +1408,13 @@ func (n *Node) Address() string { return n.wire.address }
 // ID returns the node's name.
 func (n *Node) ID() string { return n.opts.ID }
 
-// Meet connects to a node, which need not be a member, and returns its ID. It returns an error if
+// Meet connects to a node, which need not be a member, and returns its ID; this node needs no connection. It returns an error if
 // no node answers within 10 seconds or until ctx is done, or if that node refuses this one, for
 // example because it belongs to another cluster.
 func (n *Node) Meet(ctx context.Context, address string) (id string, err error) {
+	if address == n.Address() {
+		return n.ID(), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	c, answer, err := n.wire.meet(ctx, address, kindTerm)
