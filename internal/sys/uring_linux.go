@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"math/rand/v2"
 	"syscall"
 	"unsafe"
 
@@ -62,6 +63,7 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 		}
 		toSubmit = uintptr(submit)
 	}
+	wakeScheduler()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
 }
@@ -76,8 +78,25 @@ func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Err
 		}
 		toSubmit, minComplete = uintptr(submit), uintptr(wait)
 	}
+	wakeScheduler()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
 	return int(n), errno
+}
+
+// rawCalls is the mean number of raw calls between two that wakeScheduler makes.
+const rawCalls = 256
+
+// wakeScheduler is called before raw calls that a goroutine may repeat for long. Of some of them it
+// makes a call that enters the scheduler.
+//
+// While all Ps are idle, the runtime's monitor sleeps for up to a minute, and a thread waits for
+// network events. If that thread gets one goroutine, and the goroutine then makes raw calls only,
+// no thread looks for network events, and all others of the process wait. Any call that enters
+// the scheduler wakes the monitor (entersyscall of Go 1.26), which looks every 10 ms.
+func wakeScheduler() {
+	if rand.Uint32()%rawCalls == 0 {
+		_, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0)
+	}
 }
 
 // Register calls io_uring_register(2).
