@@ -78,9 +78,9 @@ type Options struct {
 	// Logger receives elections, repairs and failures. nil means slog.Default().
 	Logger *slog.Logger
 	// Trace adds regions of package runtime/trace: "replica.commit" while a transaction waits
-	// for its commit, "replica.sync" for each durable write of raft's log, "replica.apply" for
-	// entries of the log that are applied, and "replica.snapshot" for a snapshot. It gives the goroutines of the node the labels
-	// ringside=replica and node=ID of package runtime/pprof.
+	// for its commit, "replica.sync" for each durable write of raft's log, "replica.apply"
+	// while entries of the log are applied, and "replica.snapshot" for a snapshot. It gives the
+	// goroutines of the node the labels ringside=replica and node=ID of package runtime/pprof.
 	Trace bool
 
 	disk          disk                  // for tests
@@ -207,10 +207,11 @@ const (
 	bugNoSync                 // a snapshot does not sync the database files
 )
 
-// NotLeaderError is returned for writes, and for reads without a bound, on a node that does
-// not lead.
+// NotLeaderError is returned on a node that does not lead, for writes and for reads of
+// connections without [Stale].
 type NotLeaderError struct {
-	// Leader and Address are empty if the node knows no leader: there is an election.
+	// Leader is the leader's ID, and Address is its address. Both are empty if the node knows
+	// no leader, for example during an election.
 	Leader, Address string
 }
 
@@ -1365,16 +1366,16 @@ type Member struct {
 // Status is the state of a node.
 type Status struct {
 	ID, Address string
-	Leader      string // "" if there is none
-	Leads       bool   // this node leads and is ready
-	Term        uint64
-	Applied     uint64 // the last entry that changed a database
-	LastEntry   uint64
-	LogBytes    int64
-	Databases   int
-	Broken      []string // databases that are being fetched
-	Members     []Member
-	Cluster     string
+	Leader      string   // ID of the leader, "" if none is known
+	Leads       bool     // this node is the leader and is ready to write
+	Term        uint64   // raft's term
+	Applied     uint64   // index of the last entry of raft's log that this node has applied
+	LastEntry   uint64   // index of the last entry in that log
+	LogBytes    int64    // size of that log in bytes
+	Databases   int      // number of databases
+	Broken      []string // names of the databases that this node does not serve, see [BrokenError]
+	Members     []Member // members of the cluster, as this node knows them
+	Cluster     string   // random identity of the cluster, in hexadecimal
 }
 
 // Status returns the state of this node.
@@ -1408,9 +1409,10 @@ func (n *Node) Address() string { return n.wire.address }
 // ID returns the node's name.
 func (n *Node) ID() string { return n.opts.ID }
 
-// Meet connects to a node, which need not be a member, and returns its ID; this node needs no connection. It returns an error if
-// no node answers within 10 seconds or until ctx is done, or if that node refuses this one, for
-// example because it belongs to another cluster.
+// Meet connects to the node at an address and returns its ID. That node need not be a member.
+// For its own address this node answers without a connection. Meet returns an error if no node
+// answers before ctx is done, or within 10 seconds. It also returns an error if that node refuses
+// this one, for example because it belongs to another cluster.
 func (n *Node) Meet(ctx context.Context, address string) (id string, err error) {
 	if address == n.Address() {
 		return n.ID(), nil
@@ -1424,10 +1426,11 @@ func (n *Node) Meet(ctx context.Context, address string) (id string, err error) 
 	return answer.ID, c.Close()
 }
 
-// AddMember makes a node a member. It returns when the change is committed; the node then
-// catches up. It does not wait for the node, which counts for majorities at once: in a cluster of one
-// or two nodes nothing is committed before it answers. See Meet. If the ID is already a member,
-// AddMember changes its address. The leader must be this node.
+// AddMember makes a node a member. It returns when the change is committed, and does not wait
+// until the node has caught up. The node counts for majorities at once: in a cluster of one node,
+// nothing is committed after AddMember until the new node answers. Call [Node.Meet] first to check
+// that it does. If the ID is already a member, AddMember changes its address. The leader must be
+// this node.
 func (n *Node) AddMember(ctx context.Context, id, address string) error {
 	return n.change(ctx, func(d time.Duration) raft.Future {
 		return n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, d)

@@ -33,11 +33,12 @@
 // default, where it is not auto:
 //
 //	prefetch       auto, on or off   read the next leaves of a scan ahead
-//	prefetchdepth  1 to 1024         the most pages at a time; 64
-//	prefetchbytes  bytes             the most of the rest of a scanned table; 256 MiB
-//	atomic4k       off, on, trust    pages of 4 KiB are written whole: see Atomic writes; off
+//	prefetchdepth  1 to 1024         the most pages that are fetched at a time; 64
+//	prefetchbytes  bytes             the most bytes of a table that are fetched before the
+//	                                 scan reads them; 256 MiB
+//	atomic4k       off, on or trust  rely on whole writes of 4 KiB (see Atomic writes); off
 //	groupsync      auto, on or off   share syncs with other databases
-//	grouplog       auto, on or off   share a log of commits; auto is off
+//	grouplog       auto, on or off   share a log of commits; auto means off
 //	grouplogdir    directory         where that log is; the directory of the database
 //	dirsync        auto, on or off   sync directories
 //

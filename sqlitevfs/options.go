@@ -56,14 +56,15 @@ func parseSwitch(s string) (Switch, error) {
 type Atomic int
 
 const (
-	// AtomicOff means no guarantee: SQLite uses a journal.
+	// AtomicOff relies on no guarantee: SQLite uses a journal.
 	AtomicOff Atomic = iota
-	// AtomicOn means that the device guarantees it, by sectors of 4 KiB or more. Opening a
-	// database on another device fails, also where the kernel does not report the sector size.
+	// AtomicOn relies on the device, which must have sectors of 4 KiB or more. Opening a
+	// database fails if its device has smaller sectors or the kernel does not report their
+	// size.
 	AtomicOn
-	// AtomicTrust means that the user guarantees it. It is for devices and file systems that do
-	// not report it, such as a copy-on-write file system or a device with a battery. The
-	// device is not checked.
+	// AtomicTrust relies on the user's knowledge; the device is not checked. It is for devices
+	// and file systems that write 4 KiB whole but do not report it, such as a copy-on-write
+	// file system or a device with a battery.
 	AtomicTrust
 )
 
@@ -98,9 +99,9 @@ type Options struct {
 	// PrefetchDepth is the most pages that are fetched ahead until a scan has read a
 	// fifth of a table. It is at most 1024; 0 means 64.
 	PrefetchDepth int
-	// PrefetchBytes is the most bytes of the rest of a scanned table that are fetched
-	// ahead; 0 means 256 MiB. Half of the free memory is a further limit. With less
-	// than some 2 MiB the rest of a table is not fetched.
+	// PrefetchBytes limits, in bytes, what is fetched ahead after a scan has read a fifth
+	// of a table; 0 means 256 MiB. Half of the free memory is a further limit. If either
+	// is less than about 2 MiB, the rest of the table is not fetched.
 	PrefetchBytes int
 	// GroupSync lets databases of one file system that sync at the same time share one
 	// syncfs(2), which also writes the data of other programs on that file system. Auto

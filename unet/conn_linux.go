@@ -228,8 +228,8 @@ func (c *conn) shutdown(how int) error {
 }
 
 // File returns a file that uses a duplicate of the descriptor. The caller must close it.
-// Closing the file does not close the connection, nor the other way round. As in package
-// net, the file's method Fd makes the socket blocking.
+// Closing the file does not close the connection, and closing the connection does not
+// close the file. As in package net, the file's method Fd makes the socket blocking.
 func (c *conn) File() (f *os.File, err error) {
 	err = c.use(func(fd int) (err error) {
 		c.moreLikely.Store(true) // the other may read

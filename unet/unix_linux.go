@@ -36,8 +36,8 @@ func (c *UnixConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 // io.EOF.
 func (c *UnixConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// ReadFrom is Read that also returns the sender's address, nil if the peer has no name.
-// At the end of the stream the error wraps io.EOF.
+// ReadFrom reads like Read and also returns the sender's address, nil if the peer has no
+// name. At the end of the stream the error wraps io.EOF.
 func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUnix(p)
 	if addr == nil {

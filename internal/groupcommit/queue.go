@@ -3,11 +3,11 @@
 // Package groupcommit lets goroutines share a slow step, such as a durable write. Each
 // goroutine adds a [Request] to a [Queue]. The first that finds no leader leads: it
 // takes the requests that wait, does the step for all of them, wakes them, and hands
-// the lead to the request at the head of the queue. There is no goroutine and no timer
-// of the queue's own.
+// the lead to the request at the head of the queue. The queue starts no goroutine and no
+// timer.
 //
 // The queue has no lock: its owner's mutex guards it together with the owner's state.
-// The comment of each method reports whether the caller holds that mutex.
+// The comment of each method states whether the caller holds that mutex.
 package groupcommit
 
 import (
@@ -66,7 +66,7 @@ func (l *list[T]) remove(r *Request[T]) {
 	r.prev, r.next = nil, nil
 }
 
-// Group holds the requests that a leader took. The zero value is empty.
+// Group holds the requests that a leader has taken. The zero value is empty.
 type Group[T any] struct {
 	list list[T]
 	n    int
@@ -86,17 +86,17 @@ func (g *Group[T]) Add(r *Request[T]) {
 
 // Queue holds the requests that wait. The zero value is empty.
 type Queue[T any] struct {
-	// MaxIdle is how many times in a row Gather yields without effect. 0 is 2
-	// (docs/appendlog.md has the measurement).
+	// MaxIdle is how many times in a row Gather may yield without a new request. 0 means
+	// 2 (docs/appendlog.md has the measurement).
 	MaxIdle int
-	// MaxWait limits the time that Gather takes. A yield that takes longer means that
-	// goroutines that compute occupy the processors. 0 is a millisecond.
+	// MaxWait limits the time that Gather takes: no further yield begins after it. A long
+	// yield means that computing goroutines occupy the processors. 0 means a millisecond.
 	MaxWait time.Duration
 
 	list     list[T]
 	leading  bool
 	queued   atomic.Int64
-	expected int64 // requests that seem to be going on at a time; the leader's
+	expected int64 // requests that are probably in progress at a time; belongs to the leader
 
 	spare struct {
 		sync.Mutex
@@ -108,9 +108,9 @@ type Queue[T any] struct {
 // maxSpare bounds how many requests are kept for reuse.
 const maxSpare = 4096
 
-// New returns a request, with the Value that it had when it was freed. No lock is
-// needed. The list of spare requests is the queue's own, because sync.Pool forgets at
-// each garbage collection.
+// New returns a request. If it was freed before, it has its old Value. No lock is needed.
+// The queue keeps the freed requests itself, because sync.Pool drops them at garbage
+// collections.
 func (q *Queue[T]) New() *Request[T] {
 	q.spare.Lock()
 	r := q.spare.list
@@ -126,8 +126,8 @@ func (q *Queue[T]) New() *Request[T] {
 	return r
 }
 
-// Free keeps a request for New. The caller has cleared what Value need not keep. No
-// lock is needed.
+// Free keeps a request for New. The caller first clears the parts of Value that are not
+// to be kept. No lock is needed.
 func (q *Queue[T]) Free(r *Request[T]) {
 	q.spare.Lock()
 	defer q.spare.Unlock()
@@ -138,8 +138,8 @@ func (q *Queue[T]) Free(r *Request[T]) {
 	}
 }
 
-// Add queues a request and reports whether its goroutine is to lead. Otherwise that
-// waits. The caller holds the mutex.
+// Add queues a request and reports whether its goroutine is to lead. If not, the
+// goroutine calls Wait or WaitContext. The caller holds the mutex.
 func (q *Queue[T]) Add(r *Request[T]) (lead bool) {
 	q.list.push(r)
 	q.queued.Add(1)
@@ -171,15 +171,16 @@ func (q *Queue[T]) Take(g *Group[T]) {
 	g.Add(r)
 }
 
-// Wait returns when the request is done, or its goroutine is to lead. The caller does
-// not hold the mutex.
+// Wait waits until the request is done or its goroutine is to lead. It reports whether
+// the goroutine is to lead. The caller does not hold the mutex.
 func (q *Queue[T]) Wait(r *Request[T]) (lead bool) {
 	<-r.wake
 	return r.state == leader
 }
 
-// WaitContext is Wait that can be given up until a leader has taken the request. The
-// request is then withdrawn. The caller does not hold mu, the owner's mutex.
+// WaitContext is like Wait, and also ends when ctx is done, unless a leader has taken the
+// request by then. In that case withdrawn is true, and the request is no longer in the
+// queue. The caller does not hold mu, which is the owner's mutex.
 func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T]) (lead, withdrawn bool) {
 	done := ctx.Done()
 	if done == nil {
@@ -197,8 +198,8 @@ func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T
 	}
 }
 
-// withdraw takes a request out of the queue, unless a leader has taken it. When it was
-// just chosen to lead, the lead goes on to the next.
+// withdraw takes a request out of the queue and reports whether it did: it does not when a
+// leader has taken the request. If the request was to lead, the next request leads.
 func (q *Queue[T]) withdraw(mu *sync.Mutex, r *Request[T]) bool {
 	mu.Lock()
 	if r.state == taken {
@@ -222,8 +223,8 @@ func (q *Queue[T]) withdraw(mu *sync.Mutex, r *Request[T]) bool {
 	return true
 }
 
-// choose makes the head of the queue the leader, nil when the queue is empty. The
-// caller holds the mutex.
+// choose makes the head of the queue the leader and returns it, nil when the queue is
+// empty. The caller holds the mutex.
 func (q *Queue[T]) choose() *Request[T] {
 	next := q.list.head
 	if next == nil {
@@ -234,11 +235,11 @@ func (q *Queue[T]) choose() *Request[T] {
 	return next
 }
 
-// Gather lets the requests that are about to come join the group: after a step, the
-// goroutines that waited for it are just being woken. Without it the leader would do
-// the step for the first that returns, make all others wait for the next step, and go
-// on to serve them in two halves. It yields only while that brings more of them, so
-// that a goroutine that is alone is not delayed. The caller leads and does not hold
+// Gather yields so that goroutines can add their requests before the leader takes its
+// group. After a step, the goroutines that waited for it have been woken but have not run
+// yet. Without Gather the leader would do the next step for the first of them only, and
+// the others would wait for the step after that. Gather yields only while requests are
+// added, so a goroutine that is alone is not delayed. The caller leads and does not hold
 // the mutex.
 func (q *Queue[T]) Gather() {
 	n := q.queued.Load()
@@ -267,15 +268,16 @@ func (q *Queue[T]) Gather() {
 }
 
 // Pass ends the caller's lead after a step for n requests. It returns the next leader,
-// nil when the queue is empty. The caller holds the mutex, and gives the result to
-// Retire when it has unlocked that.
+// nil when the queue is empty. The caller holds the mutex. When it has unlocked it, it
+// passes the result to Retire.
 func (q *Queue[T]) Pass(n int) (next *Request[T]) {
 	q.expected = int64(n) + q.queued.Load()
 	return q.choose()
 }
 
-// Retire gives the requests of a group their result and wakes all but the caller's own.
-// Then it wakes the next leader, which finds awake what it should gather. The caller
+// Retire sets Err of all requests of a group to err, and wakes their goroutines except
+// that of own, the caller's request. Then it wakes the next leader, the result of Pass.
+// That leader is woken last, so that Gather finds the other goroutines awake. The caller
 // does not hold the mutex.
 func Retire[T any](own *Request[T], g Group[T], next *Request[T], err error) {
 	for r := g.list.head; r != nil; {

@@ -73,12 +73,13 @@ type Options struct {
 	// pending, unless [Conn.SetFullDuplex] is set. So a handler that makes one Write for
 	// each OnData never gets ErrFull, and nothing is read from a peer that does not read.
 	WriteLimit int
-	// BufferSize is the largest length of OnData's slice in bytes. 0 means 4 KiB. For a
-	// connection that sends much at once it then means up to 1 MiB, or WriteLimit if the
-	// peer has left responses unread. Buffers is the number of buffers in each loop, a
-	// power of two up to 32768. 0 means 1024. The connections of the loop share the
-	// buffers, and an idle connection holds none. A lack of buffers costs speed, but
-	// loses no data.
+	// BufferSize is the size of a receive buffer in bytes, and so the largest length of
+	// OnData's slice. 0 means buffers of 4 KiB. With 0 the slice is longer for a peer that
+	// sends much at once: up to 1 MiB, or up to WriteLimit once the peer has left responses
+	// unread. Buffers is the number of receive buffers of each loop, a power of two up to
+	// 32768. 0 means 1024. The connections of a loop share its buffers, and an idle
+	// connection holds none. If all buffers are in use, the loop receives later, and no
+	// data is lost.
 	BufferSize, Buffers int
 	// TurnBytes bounds how many bytes of one connection the loop passes to OnData, by one
 	// call or several, before it turns to its other connections. One piece may exceed it

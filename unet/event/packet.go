@@ -188,13 +188,14 @@ func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandl
 // Close the error is net.ErrClosed, in a *net.OpError.
 func (c *PacketConn) WriteTo(p []byte, to Peer) (int, error) { return c.WriteSegments(p, 0, to) }
 
-// WriteSegments sends datagrams of segment bytes, or accepts them for sending, like
-// [PacketConn.WriteTo]. p holds them one after the other, and the last may be shorter. If
-// segment is 0 or not smaller than len(p), p is one datagram. The kernel gets up to 64
-// datagrams in one piece (UDP_SEGMENT, Linux 4.18), which costs much less than one call
-// for each. Where the kernel refuses that, and with ModeNet, the datagrams are sent one by
-// one. A Unix socket has no segments. After an error the number returned is that of the
-// bytes of datagrams that were sent or accepted.
+// WriteSegments sends several datagrams, or accepts them for sending, like
+// [PacketConn.WriteTo]. p holds the datagrams one after the other. Each has segment bytes;
+// the last may be shorter. If segment is not between 1 and len(p)-1, p is one datagram.
+// Up to 64 datagrams are passed to the kernel in one call (UDP_SEGMENT, Linux 4.18), which
+// costs much less than a call for each. Where the kernel refuses that, and with ModeNet,
+// the datagrams are sent one by one. On a Unix socket several datagrams are an error.
+// WriteSegments returns the size in bytes of the datagrams that it has sent or accepted,
+// also with an error.
 func (c *PacketConn) WriteSegments(p []byte, segment int, to Peer) (int, error) {
 	if segment < 0 || segment >= len(p) {
 		segment = 0
@@ -213,10 +214,10 @@ func (c *PacketConn) WriteSegments(p []byte, segment int, to Peer) (int, error) 
 var errNoSegments = errors.New("event: segments need a UDP socket: call WriteTo for each datagram")
 
 // SetGRO sets whether the kernel may join datagrams of one peer that have the same size
-// (UDP_GRO, Linux 5.0), up to 64 of them. It is off by default. To receive them joined
-// costs much less. The handler gets them by OnSegments or, without it, one by one. SetGRO
-// applies to the sockets of all loops for the same address. It has no effect with ModeNet.
-// Unix sockets do not support it.
+// (UDP_GRO, Linux 5.0), up to 64 of them. It is off by default. Joined datagrams cost much
+// less to receive. OnSegments receives them together; without OnSegments the server passes
+// each datagram to OnPacket. SetGRO applies to the sockets of all loops for the same
+// address. It has no effect with ModeNet. For a Unix socket it returns an error.
 func (c *PacketConn) SetGRO(on bool) error {
 	for _, one := range c.all {
 		err := errNoSegments
