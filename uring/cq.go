@@ -57,6 +57,9 @@ func (c CQE) BufferID() uint16 { return uint16(c.Flags >> abi.IORING_CQE_BUFFER_
 // [Ring.ReapBig] for the rest.
 func (r *Ring) Reap(dst []CQE) int {
 	n := r.cq.drain(dst)
+	if n == 0 || r.setup&SetupSQPoll != 0 {
+		sys.WakeMonitor() // the caller may be busy without a system call
+	}
 	if n == len(dst) || !r.flushNeeded() {
 		return n
 	}

@@ -31,6 +31,9 @@ func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.E
 }
 
 // EnterRaw returns ENOSYS.
+// WakeMonitor does nothing: there are no raw calls.
+func WakeMonitor() {}
+
 func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
 // EnterRawFor is [EnterRaw] with a number of completions.

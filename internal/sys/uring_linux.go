@@ -63,7 +63,7 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 		}
 		toSubmit = uintptr(submit)
 	}
-	wakeScheduler()
+	WakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
 }
@@ -78,23 +78,25 @@ func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Err
 		}
 		toSubmit, minComplete = uintptr(submit), uintptr(wait)
 	}
-	wakeScheduler()
+	WakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
 	return int(n), errno
 }
 
-// rawCalls is the mean number of raw calls between two that wakeScheduler makes.
-const rawCalls = 256
+// quietCalls is the mean number of calls of WakeMonitor between two that wake the monitor.
+const quietCalls = 256
 
-// wakeScheduler is called before raw calls that a goroutine may repeat for long. Of some of them it
-// makes a call that enters the scheduler.
+// WakeMonitor is called before whatever a goroutine may repeat for long without entering the
+// scheduler: raw system calls, and completions or functions of a loop that needs no system call.
+// One of many calls enters the scheduler.
 //
 // While all Ps are idle, the runtime's monitor sleeps for up to a minute, and a thread waits for
-// network events. If that thread gets one goroutine, and the goroutine then makes raw calls only,
-// no thread looks for network events, and all others of the process wait. Any call that enters
-// the scheduler wakes the monitor (entersyscall of Go 1.26), which looks every 10 ms.
-func wakeScheduler() {
-	if rand.Uint32()%rawCalls == 0 {
+// network events. If that thread gets one goroutine, and the goroutine then stays busy without
+// entering the scheduler, no thread looks for network events, and all other goroutines wait. Any
+// system call through the scheduler wakes the monitor (entersyscall of Go 1.26), which looks every
+// 10 ms.
+func WakeMonitor() {
+	if rand.Uint32()%quietCalls == 0 {
 		_, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/busytest"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
@@ -304,5 +305,27 @@ func TestTurnBytes(t *testing.T) {
 		if most > 2*(budget+piece) {
 			t.Errorf("OnData got %d bytes of a connection in one of %d iterations, the budget is %d", most, turns, budget)
 		}
+	})
+}
+
+// TestBusyLoopKeepsTheNetwork has a loop call functions without end, for which it needs no system
+// call.
+func TestBusyLoopKeepsTheNetwork(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		busytest.Run(t, func(over *atomic.Bool) string {
+			s := start(t, Handler{OnData: func(c *Conn, _ []byte) {
+				var again func()
+				again = func() {
+					for range 1000 { // few turns, because each one allocates
+						if over.Load() {
+							return
+						}
+					}
+					c.Post(again)
+				}
+				again()
+			}}, o)
+			return s.Addr().String()
+		})
 	})
 }

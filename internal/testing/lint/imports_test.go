@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"examples/upload":            {"features", "reactor", "ufile", "unet", "uring"},
 
 	// For tests and lanes; packages above import them only in tests.
+	"internal/testing/busytest":       {},
 	"internal/testing/powercut":       {},
 	"internal/testing/ringtest":       {"internal/probe", "internal/sys", "uring"},
 	"internal/testing/lint":           {},
