@@ -44,7 +44,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 func (b *benchFlags) check() error {
 	switch {
 	case b.Pairs < 1:
-		return usagef("--pairs %d: at least one pair is needed", b.Pairs)
+		return usagef("--pairs %d: must be positive", b.Pairs)
 	case b.Duration <= 0:
 		return usagef("--duration %v: must be positive", b.Duration)
 	}
@@ -119,8 +119,11 @@ func parseSize(text string) (int64, error) {
 	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(digits):]), "B"), "I")
 	shift, ok := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[unit]
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || !ok || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is not a size: give bytes, or a number with K, M or G", text)
+	switch {
+	case errors.Is(err, strconv.ErrRange) && ok && n > 0, err == nil && n > math.MaxInt64>>shift:
+		return 0, fmt.Errorf("%q: must be at most %d bytes", text, math.MaxInt64)
+	case err != nil || !ok || n < 0:
+		return 0, fmt.Errorf("%q: must be a number of bytes, or a number with K, M, G or T", text)
 	}
 	return n << shift, nil
 }
@@ -159,10 +162,7 @@ func (s sizesFlag) Set(text string) error {
 		if err != nil {
 			return err
 		}
-		if n > math.MaxInt32 {
-			return fmt.Errorf("%q is too large", part)
-		}
-		*s.list = append(*s.list, int(n))
+		*s.list = append(*s.list, int(min(n, math.MaxInt))) // the suite checks the bounds
 	}
 	return nil
 }

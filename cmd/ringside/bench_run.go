@@ -105,6 +105,11 @@ func roomFor(b benchmark) error {
 		if err := wantDirectory("--dir", dir); err != nil {
 			return err
 		}
+		if file, ok := p.(*fileBench); ok && file.Path != "" {
+			if _, err := datafile.SizeOf(file.Path); err != nil {
+				return fmt.Errorf("--path: %w: name a file or a block device that can be read", err)
+			}
+		}
 		if dir == "" {
 			continue
 		}
@@ -123,7 +128,7 @@ func outOfSpace(err error) error {
 	}
 	for _, said := range []string{syscall.ENOSPC.Error(), "disk quota exceeded", "database or disk is full"} {
 		if strings.Contains(err.Error(), said) {
-			return fmt.Errorf("the device filled up during the run: free some space, or choose another directory with --dir: %w", err)
+			return fmt.Errorf("the device filled up during the run: %w: free some space, or choose another directory with --dir", err)
 		}
 	}
 	return err

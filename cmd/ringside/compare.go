@@ -37,12 +37,7 @@ func newCompareCmd() *cobra.Command {
 		Short:   "Compare two result files",
 		Long:    compareLong,
 		Example: "  ringside bench --json before.json\n  ringside bench --json after.json     # after the upgrade\n  ringside compare before.json after.json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usagef("compare takes two result files, got %d: make them with 'ringside bench --json FILE'", len(args))
-			}
-			return nil
-		},
+		Args:    takes(2, "two result files", "make them with 'ringside bench --json FILE'"),
 		RunE: promptly(func(cmd *cobra.Command, args []string) error {
 			before, err := readResults(args[0])
 			if err != nil {

@@ -63,12 +63,7 @@ func newLogSubCmd(name, short, long, codes string, do func(w io.Writer, dir stri
 		Short:   short,
 		Long:    long + "\n\nExit codes: " + codes + ".",
 		Example: "  ringside log " + name + " /var/lib/app",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("log %s takes one directory, got %d arguments", name, len(args))
-			}
-			return nil
-		},
+		Args:    takes(1, "one directory", "name the one that has the log"),
 		RunE: promptly(func(cmd *cobra.Command, args []string) error {
 			if err := wantDirectory("log "+name, args[0]); err != nil {
 				return err

@@ -164,6 +164,12 @@ func flagError(cmd *cobra.Command, err error) error {
 		if want := wanted[bad.GetFlag().Value.Type()]; want != "" {
 			return usagef("--%s %q: must be %s", bad.GetFlag().Name, bad.GetValue(), want)
 		}
+		switch bad.GetFlag().Value.Type() {
+		case "size", "sizes":
+			return usagef("--%s %w", bad.GetFlag().Name, bad.Unwrap())
+		case "directory": // it names the flag
+			return usageError{bad.Unwrap()}
+		}
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -187,6 +193,7 @@ var wanted = map[string]string{
 	"uint64":   "a number that is not negative",
 	"intSlice": "a number, or several separated by commas",
 	"duration": "a time such as 500ms, 10s or 2m",
+	"bool":     "true or false",
 }
 
 // noArgs rejects arguments and suggests commands.
@@ -195,7 +202,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if !cmd.HasSubCommands() {
-		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+		return usagef("%s takes no arguments, got %q: leave it out", shortPath(cmd), args[0])
 	}
 	hint := ""
 	cmd.SuggestionsMinimumDistance = 2
@@ -203,6 +210,26 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		hint = "; did you mean " + strings.Join(similar, " or ") + "?"
 	}
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// takes returns a check of the number of arguments. what names them in words, and remedy is what
+// the user should do otherwise.
+func takes(n int, what, remedy string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		got := "none"
+		if len(args) > 0 {
+			got = strings.Trim(fmt.Sprintf("%q", args), "[]")
+		}
+		return usagef("%s takes %s, got %s: %s", shortPath(cmd), what, got, remedy)
+	}
+}
+
+// shortPath returns the names of a command without that of the program, which precedes each error.
+func shortPath(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // newVersionCmd returns "ringside version".

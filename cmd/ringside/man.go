@@ -20,12 +20,7 @@ func newManCmd() *cobra.Command {
 		Long: "man writes a manual page for each command to a directory, which is made if it is missing. For\n" +
 			"'man ringside' to find them it must be a directory man1 below one of MANPATH.",
 		Example: "  ringside man ~/.local/share/man/man1 && man ringside-bench",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("man takes one directory, got %d arguments", len(args))
-			}
-			return nil
-		},
+		Args:    takes(1, "one directory", "name the one to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			unusable := func(err error) error {
 				return fmt.Errorf("man %s: %w: name a directory that you may write to", args[0], err)

@@ -28,12 +28,7 @@ func newReportCmd() *cobra.Command {
 		Short:   "Show a result file as tables or as a page",
 		Long:    reportLong,
 		Example: "  ringside report result.json\n  ringside report result.json --html report.html\n  ringside report result.json --json | jq '.choices[] | select(.verdict == \"worse\")'",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("report takes one result file, got %d: make it with 'ringside bench --json FILE'", len(args))
-			}
-			return nil
-		},
+		Args:    takes(1, "one result file", "make it with 'ringside bench --json FILE'"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if asJSON && page != "" {
 				return usagef("--json and --html: choose one of them")

@@ -62,12 +62,7 @@ func newServeCmd() *cobra.Command {
 		Example: "  ringside serve public                       # http://127.0.0.1:8080/\n" +
 			"  ringside serve public --addr :80 --list --access-log -\n" +
 			"  ringside serve public --addr :443 --cert cert.pem --key key.pem",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("serve takes one directory, got %d arguments", len(args))
-			}
-			return nil
-		},
+		Args: takes(1, "one directory", "name the one to serve"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runServe(cmd, args[0], flags) },
 	}
 	f := cmd.Flags()
@@ -161,8 +156,10 @@ func (f *serveFlags) certificates() ([]tls.Certificate, error) {
 	switch {
 	case f.cert == "" && f.key == "":
 		return nil, nil
-	case f.cert == "" || f.key == "":
-		return nil, usagef("TLS needs both --cert and --key")
+	case f.key == "":
+		return nil, usagef("--cert %s: has no key: name its file with --key", f.cert)
+	case f.cert == "":
+		return nil, usagef("--key %s: has no certificate: name its file with --cert", f.key)
 	}
 	c, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
@@ -178,10 +175,10 @@ func (f *serveFlags) checkKTLS() error {
 		return nil
 	case "auto", "on":
 	default:
-		return usagef("--ktls %s: want auto, on or off", f.ktls)
+		return usagef("--ktls %q: must be auto, on or off", f.ktls)
 	}
 	if f.cert == "" {
-		return usagef("--ktls %s needs --cert and --key", f.ktls)
+		return usagef("--ktls %s: needs TLS: name a certificate with --cert and --key", f.ktls)
 	}
 	if name, reason := ktls.Backend(); f.ktls == "on" && name != "kernel" {
 		return fmt.Errorf("--ktls on: %s; --ktls auto encrypts without the kernel", reason)

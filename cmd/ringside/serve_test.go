@@ -21,13 +21,13 @@ func TestServeArguments(t *testing.T) {
 		{[]string{"serve"}, exitUsage, "one directory"},
 		{[]string{"serve", dir, dir}, exitUsage, "one directory"},
 		{[]string{"serve", filepath.Join(dir, "missing")}, exitFailure, "name a directory"},
-		{[]string{"serve", dir, "--cert", "x"}, exitUsage, "both --cert and --key"},
+		{[]string{"serve", dir, "--cert", "x"}, exitUsage, "name its file with --key"},
 		{[]string{"serve", dir, "--cert", "x", "--key", "y"}, exitFailure, "--cert and --key"},
 		{[]string{"serve", dir, "--addr", "nonsense"}, exitFailure, "nonsense"},
 		{[]string{"serve", dir, "--addr", "192.0.2.1:0"}, exitFailure, "address of this machine"},
 		{[]string{"serve", dir, "--access-log", dir}, exitFailure, "--access-log"},
-		{[]string{"serve", dir, "--ktls", "yes"}, exitUsage, "want auto, on or off"},
-		{[]string{"serve", dir, "--ktls", "auto"}, exitUsage, "needs --cert and --key"},
+		{[]string{"serve", dir, "--ktls", "yes"}, exitUsage, "must be auto, on or off"},
+		{[]string{"serve", dir, "--ktls", "auto"}, exitUsage, "with --cert and --key"},
 		{[]string{"serve", dir, "--grace", "-1s"}, exitUsage, "--grace"},
 	} {
 		var stdout, stderr bytes.Buffer

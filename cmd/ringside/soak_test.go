@@ -46,11 +46,11 @@ func TestSoakExitCodes(t *testing.T) {
 func TestSoakArguments(t *testing.T) {
 	for args, says := range map[string]string{
 		"soak --for 0s":                  "--for",
-		"soak --rows disks":              "--rows disks",
+		"soak --rows disks":              `--rows "disks"`,
 		"soak --replay 7":                "--replay",
 		"soak --replay 7 --rows sqlite":  "--replay",
 		"soak extra":                     `"extra"`,
-		"soak --for 1s --rows files,fil": "--rows fil",
+		"soak --for 1s --rows files,fil": `--rows "fil"`,
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), says) {

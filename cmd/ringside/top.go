@@ -44,15 +44,13 @@ func newTopCmd() *cobra.Command {
 		Example: "  ringside top 4711\n" +
 			"  ringside top localhost:8080 --every 5s\n" +
 			"  ringside top http://localhost:6060/debug/vars --count 1",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("top takes a process ID or an address, got %d arguments", len(args))
-			}
-			return nil
-		},
+		Args: takes(1, "one process ID or address", "name one program"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if every <= 0 || count < 0 {
-				return usagef("--every and --count must be positive")
+			switch {
+			case every <= 0:
+				return usagef("--every %v: must be positive", every)
+			case count < 0:
+				return usagef("--count %d: must not be negative", count)
 			}
 			v, err := findVars(cmd.Context(), args[0])
 			if err != nil {

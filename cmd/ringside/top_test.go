@@ -78,7 +78,7 @@ func TestTopRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"top"}, exitUsage, "a process ID or an address"},
+		{[]string{"top"}, exitUsage, "one process ID or address"},
 		{[]string{"top", "localhost:1", "--every", "0s"}, exitUsage, "--every"},
 		{[]string{"top", s.URL + varsPath}, exitFailure, "has no variables of package expvar"},
 		{[]string{"top", "999999999"}, exitFailure, "there is no process 999999999"},

@@ -27,7 +27,7 @@ type SpaceError struct {
 
 // Error returns the missing space and the options that help.
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed; free some, or choose another "+
+	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed: free some, or choose another "+
 		"directory with --dir, a smaller file with --size, or an existing file with --path",
 		e.Dir, e.Free>>20, e.Need>>20)
 }
@@ -62,8 +62,7 @@ func (m Maker) Make(ctx context.Context, dir string, size int64, seed uint64, wr
 		return d, err
 	}
 	if size/2 < smallest {
-		return nil, fmt.Errorf("the device filled up while the test file was written (choose another "+
-			"directory with --dir or a smaller file with --size): %w", err)
+		return nil, fmt.Errorf("the device filled up while the test file was written: %w", err)
 	}
 	return m.Make(ctx, dir, roundDown(size/2), seed, written)
 }

@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 		{Options{For: time.Second, Rows: []string{SQLite, Watch}}, ""},
 		{Options{For: time.Second, Rows: []string{Watch}, Replay: 1}, ""},
 		{Options{}, "--for"},
-		{Options{For: time.Second, Rows: []string{"disks"}}, "--rows disks"},
+		{Options{For: time.Second, Rows: []string{"disks"}}, `--rows "disks": must be`},
 		{Options{For: time.Second, Replay: 1}, "--replay"},
 		{Options{For: time.Second, Rows: []string{SQLite}, Replay: 1}, "--replay"},
 	} {

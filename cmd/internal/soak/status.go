@@ -173,11 +173,11 @@ func (o *Options) Check() error {
 	}
 	for _, row := range o.Rows {
 		if !slices.Contains(Rows, row) {
-			return fmt.Errorf("--rows %s: there are %s", row, strings.Join(Rows, ", "))
+			return fmt.Errorf("--rows %q: must be %s or %s", row, strings.Join(Rows[:len(Rows)-1], ", "), Rows[len(Rows)-1])
 		}
 	}
 	if o.Replay != 0 && (len(o.Rows) != 1 || o.Rows[0] == SQLite) {
-		return fmt.Errorf("--replay needs the row of that scenario: --rows %s, %s or %s", Files, Sockets, Watch)
+		return fmt.Errorf("--replay %d: needs the row of the scenario: add --rows %s, %s or %s", o.Replay, Files, Sockets, Watch)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
@@ -61,13 +62,13 @@ func (o NetOptions) Validate() error {
 		return err
 	}
 	if o.IdleFor < 0 {
-		return fmt.Errorf("--idle-for must be positive")
+		return fmt.Errorf("--idle-for %v: must not be negative", o.IdleFor)
 	}
 	if err := o.validate(); err != nil {
 		return err
 	}
 	if len(o.wanted()) == 0 {
-		return fmt.Errorf("--engine %v: no workload that was chosen is measured with it", o.Engines)
+		return fmt.Errorf("--engine %s: not for the chosen workloads: choose another engine, or other workloads with --workload", strings.Join(o.Engines, ","))
 	}
 	return nil
 }

@@ -80,13 +80,13 @@ const (
 // Validate returns an error that names the first option that is not valid.
 func (o FileOptions) Validate() error {
 	if o.Path != "" && (o.Dir != "" || o.Size != 0) {
-		return fmt.Errorf("--path reads an existing file: --dir and --size do not apply to it")
+		return fmt.Errorf("--path %s: is an existing file: leave out --dir and --size, which are for a new one", o.Path)
 	}
 	if o.Full && o.Brief {
-		return fmt.Errorf("a run cannot be full and brief")
+		return fmt.Errorf("the options Full and Brief are both set: set one of them")
 	}
 	if o.Path != "" && o.Fast == FastOnly {
-		return fmt.Errorf("--fast=only measures a storage of its own: --path does not apply to it")
+		return fmt.Errorf("--path %s: is not measured with --fast=only: leave out one of them", o.Path)
 	}
 	var size []int
 	if o.Size != 0 {

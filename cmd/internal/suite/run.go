@@ -43,8 +43,10 @@ func between(flag string, values []int, low, high, step int) error {
 
 func (t Timing) validate() error {
 	switch {
-	case t.Pairs < 0 || t.Duration < 0:
-		return fmt.Errorf("--pairs and --duration must be positive")
+	case t.Pairs < 0:
+		return fmt.Errorf("--pairs %d: must not be negative", t.Pairs)
+	case t.Duration < 0:
+		return fmt.Errorf("--duration %v: must not be negative", t.Duration)
 	case t.Repeat < 0:
 		return fmt.Errorf("--repeat %d: must not be negative", t.Repeat)
 	}

@@ -50,7 +50,7 @@ func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report
 	}
 	file, dir, err := s.scratch(ctx)
 	if err != nil {
-		return s.run, fmt.Errorf("create databases (--dir chooses where): %w", err)
+		return s.run, fmt.Errorf("create databases: %w: choose another directory with --dir", err)
 	}
 	defer func() { err = errors.Join(err, file.Remove()) }()
 	s.dir = dir

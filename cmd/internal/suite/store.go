@@ -82,7 +82,10 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 	} else {
 		made, err := f.makeFile(ctx, f.opts.Dir, f.opts.Size)
 		if err != nil {
-			return fmt.Errorf("create a test file (--dir chooses where, --path takes an existing one): %w", err)
+			if full, ok := errors.AsType[*datafile.SpaceError](err); ok { // it names the remedy
+				return full
+			}
+			return fmt.Errorf("create a test file: %w: choose another directory with --dir, a smaller file with --size, or an existing one with --path", err)
 		}
 		st.dir, st.made, st.path, st.size = f.opts.Dir, made, made.Path(), made.Size()
 	}
@@ -103,7 +106,7 @@ func (f *fileRun) openFast(ctx context.Context) (err error) {
 	}
 	made, err := f.makeFile(ctx, device.Dir(), size)
 	if err != nil {
-		return errors.Join(fmt.Errorf("create a test file on the fast device: %w", err), device.Close())
+		return errors.Join(fmt.Errorf("create a test file on the fast device: %w: choose a smaller one with --size", err), device.Close())
 	}
 	if note := device.Note(); note != "" {
 		f.note("%s", note)
@@ -123,7 +126,8 @@ func (f *fileRun) fastSize() (int64, error) {
 	smallest := min(size, datafile.MinSize)
 	for free > 0 && size > free/4 {
 		if size /= 2; size < smallest {
-			return 0, fmt.Errorf("the fast device needs %d MiB of available memory, there are %d", 4*smallest>>20, free>>20)
+			return 0, fmt.Errorf("the fast device needs %d MiB of available memory, and %d MiB are available: free some, or leave the device out with --fast=none",
+				4*smallest>>20, free>>20)
 		}
 	}
 	return size - size%datafile.UnitSize, nil

@@ -238,7 +238,8 @@ func TestNoSpaceIsSkippedByName(t *testing.T) {
 		return nil, err
 	}
 	run, err = File(t.Context(), opts, w.Env)
-	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "filled up") {
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "filled up") ||
+		!strings.HasSuffix(run.Skipped[0].Reason, ": choose another directory with --dir, a smaller file with --size, or an existing one with --path") {
 		t.Errorf("%v, skipped %v", err, run.Skipped)
 	}
 	wantEmpty(t, opts.Dir)

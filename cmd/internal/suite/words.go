@@ -62,7 +62,7 @@ func (w Words) check(flag string, given []string) error {
 		case !slices.Contains(w[flag], v):
 			return fmt.Errorf("--%s %q: must be %s", flag, v, orWords(w[flag]))
 		case slices.Contains(given[:i], v):
-			return fmt.Errorf("--%s: %q is named twice", flag, v)
+			return fmt.Errorf("--%s %q: is given twice: leave out one", flag, v)
 		}
 	}
 	return nil
