@@ -95,7 +95,7 @@ func (o *Options) check() error {
 	case o.ID == "":
 		return errors.New("replica: Options.ID is empty: each node needs a name")
 	case o.Dir == "":
-		return errors.New("replica: Options.Dir is empty")
+		return errors.New("replica: Options.Dir is empty: each node needs a directory")
 	case o.Listen == "":
 		return errors.New("replica: Options.Listen is empty: use host:port, port 0 for any")
 	case o.MaxTransaction < 0 || o.MaxTransaction > 100<<20:

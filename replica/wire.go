@@ -288,7 +288,7 @@ func (a wireAddr) String() string { return string(a) }
 func listen(n *Node) (*wire, error) {
 	l, err := unet.Listen("tcp", n.opts.Listen)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("replica: Options.Listen: %w", err)
 	}
 	w := &wire{node: n, listener: l, address: n.opts.Advertise, accepted: make(chan net.Conn),
 		conns: make(map[net.Conn]struct{}), peers: make(map[string]*peer), terms: make(map[string][]termConn)}

@@ -146,6 +146,9 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		if o.Peers == nil {
 			o.Peers = make(map[string]string)
 		}
+		if o.Peers[id] != "" {
+			return fmt.Errorf("run: -peers: %q is named twice: name each node once: %w", id, errUsage)
+		}
 		o.Peers[id] = address
 	}
 	if cert != "" || key != "" || ca != "" {
@@ -153,8 +156,17 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 			return err
 		}
 	}
+	var web net.Listener
+	if metrics != "" {
+		if web, err = net.Listen("tcp", metrics); err != nil {
+			return flagError(fmt.Errorf("-metrics: %w", err))
+		}
+		defer web.Close()
+	}
 	n, err := replica.Open(o)
-	if err != nil {
+	if text := strings.TrimPrefix(fmt.Sprint(err), "replica: "); fieldFlags.Replace(text) != text {
+		return flagError(renamed{err, fieldFlags.Replace(text)})
+	} else if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
@@ -163,29 +175,48 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		return err
 	}
 	defer serveControl(l, n)()
-	if metrics != "" {
+	if web != nil {
 		expvar.Publish("replica", expvar.Func(func() any { return n.Stats() }))
-		l, err := net.Listen("tcp", metrics)
-		if err != nil {
-			return err
-		}
 		server := &http.Server{Handler: expvar.Handler(), ReadHeaderTimeout: 10 * time.Second}
 		defer server.Close()
 		go func() {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := server.Serve(web); !errors.Is(err, http.ErrServerClosed) {
 				slog.Error("the metrics server failed", "error", err)
 			}
 		}()
-		fmt.Fprintf(stdout, "metrics at http://%s/debug/vars\n", l.Addr())
+		fmt.Fprintf(stdout, "metrics at http://%s/debug/vars\n", web.Addr())
 	}
 	fmt.Fprintf(stdout, "node %s listens at %s\n", n.ID(), n.Address())
 	<-ctx.Done()
 	return nil
 }
 
+// fieldFlags replaces the fields of Options in errors of replica by the flags of run.
+var fieldFlags = strings.NewReplacer("Options.ID", "-id", "Options.Dir", "-dir", "Options.Listen", "-listen", "Options.Peers", "-peers",
+	"Options.TLS", "-cert, -key and -ca", "Options.PlainText", "-plain-text", "Options.Election", "-election", "Options.MaxTransaction", "-max-transaction")
+
+// renamed is an error with another text.
+type renamed struct {
+	error
+	text string
+}
+
+func (r renamed) Error() string { return r.text }
+func (r renamed) Unwrap() error { return r.error }
+
+// flagError returns an error about a flag of run. The command line is wrong unless a system call failed.
+func flagError(err error) error {
+	if _, failed := errors.AsType[*os.SyscallError](err); failed {
+		return fmt.Errorf("run: %w", err)
+	}
+	return fmt.Errorf("run: %w: %w", err, errUsage)
+}
+
 func tlsConfig(cert, key, ca string) (*tls.Config, error) {
-	if cert == "" || key == "" || ca == "" {
-		return nil, fmt.Errorf("run: TLS needs -cert, -key and -ca: %w", errUsage)
+	for _, f := range []struct{ name, value string }{{"-cert", cert}, {"-key", key}, {"-ca", ca}} {
+		if f.value == "" {
+			return nil, fmt.Errorf("run: %s is missing: TLS needs -cert, -key and -ca: %w", f.name, errUsage)
+		}
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -217,20 +248,22 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	if err := parse(f, args, stdout); err != nil {
 		return err
 	}
-	least, most := 0, 0
+	least, most, want := 0, 0, "no arguments"
 	switch command {
 	case "add":
-		least, most = 2, 2
-	case "remove", "backup", "restore":
-		least, most = 1, 1
+		least, most, want = 2, 2, "ID ADDRESS"
+	case "remove":
+		least, most, want = 1, 1, "ID"
+	case "backup", "restore":
+		least, most, want = 1, 1, "a directory"
 	case "transfer":
-		most = 1
+		most, want = 1, "at most one ID"
 	}
 	switch {
 	case *dir == "":
-		return fmt.Errorf("%s: -dir is missing: %w", command, errUsage)
+		return fmt.Errorf("%s: -dir is missing: name the directory of the node: %w", command, errUsage)
 	case f.NArg() < least || f.NArg() > most:
-		return fmt.Errorf("%s: got %d arguments, want %s: %w", command, f.NArg(), count(least, most), errUsage)
+		return fmt.Errorf("%s: got %q, want %s: %w", command, strings.Join(f.Args(), " "), want, errUsage)
 	}
 	r := request{Command: command, Args: f.Args(), Offline: offline}
 	if command == "backup" || command == "restore" {
@@ -254,13 +287,6 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 		return show(stdout, status)
 	}
 	return nil
-}
-
-func count(least, most int) string {
-	if least == most {
-		return fmt.Sprint(least)
-	}
-	return fmt.Sprintf("%d to %d", least, most)
 }
 
 func show(out io.Writer, s *replica.Status) error {

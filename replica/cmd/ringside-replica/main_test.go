@@ -392,19 +392,40 @@ func eventually(t *testing.T, what string, f func() error) {
 // TestCommandLine: errors of the command line name the mistake and have their own exit
 // code.
 func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	if stop := node(t, "-id", "a", "-dir", filepath.Join(dir, "a"), "-listen", "127.0.0.1:0"); stop() != exitOK {
+		t.Fatal("a node did not run")
+	}
+	local := "run -id a -dir " + filepath.Join(dir, "other") + " -listen 127.0.0.1:0"
 	for line, want := range map[string]string{
 		"":                         "Usage",
 		"nonsense":                 `unknown command "nonsense"`,
 		"status":                   "-dir is missing",
-		"add -dir /x a":            "got 1 arguments, want 2",
-		"transfer -dir /x a b":     "want 0 to 1",
+		"add -dir /x a":            `add: got "a", want ID ADDRESS`,
+		"backup -dir /x":           `backup: got "", want a directory`,
+		"status -dir /x a":         `status: got "a", want no arguments`,
+		"transfer -dir /x a b":     `transfer: got "a b", want at most one ID`,
 		"status -dir /x -nonsense": "-nonsense",
 		"run -id a -peers b":       `"b" is not ID=ADDRESS`,
-		"run -id a -cert x":        "needs -cert, -key and -ca",
+		"run -peers a=b:1,a=c:1":   `-peers: "a" is named twice`,
+		"run -cert x":              "-key is missing: TLS needs -cert, -key and -ca",
+		"run -key x -ca x":         "-cert is missing: TLS needs -cert, -key and -ca",
+		"run -cert x -key x":       "-ca is missing: TLS needs -cert, -key and -ca",
 		"run -id a extra":          `unexpected argument "extra"`,
+		"run":                      "run: -id is empty",
+		"run -id a":                "run: -dir is empty",
+		"run -id a -dir " + dir:    "run: -listen is empty: use host:port",
+		"run -id a -dir " + dir + "/other -listen nonsense": "run: -listen: listen tcp: address nonsense: missing port",
+		local + " -election 1ms":                            "run: -election: 1ms is less than 50 ms",
+		local + " -election 1":                              `invalid value "1" for flag -election`,
+		local + " -peers b=b:1":                             `run: -peers does not have this node, "a"`,
+		local + " -metrics bad":                             "run: -metrics: listen tcp: address bad: missing port",
+		local + " -max-transaction 1000000000":              "run: -max-transaction: 1000000000 is not between",
+		"run -id a -dir " + dir + " -listen :0":             "set -cert, -key and -ca, or -plain-text to allow that",
+		"run -id b -dir " + dir + "/a -listen 127.0.0.1:0":  `belongs to node "a", and -id is "b"`,
 	} {
 		code, _, errs := command(strings.Fields(line)...)
-		if code != exitUsage || !strings.Contains(errs, want) {
+		if code != exitUsage || !strings.Contains(errs, want) || strings.Contains(errs, "Options.") {
 			t.Errorf("%q: %d, %s", line, code, errs)
 		}
 	}
@@ -413,7 +434,15 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %d, %q, %q", line, code, out, errs)
 		}
 	}
-	if code, _, errs := command("run", "-id", "a"); code != exitFailure || !strings.Contains(errs, "Dir is empty") {
-		t.Errorf("%d %s", code, errs)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, flag := range []string{"-listen", "-metrics"} { // another program has the port
+		args := strings.Fields("run -id a -dir " + filepath.Join(dir, "a") + " -listen 127.0.0.1:0 " + flag + " " + l.Addr().String())
+		if code, _, errs := command(args...); code != exitFailure || !strings.Contains(errs, flag+": listen tcp "+l.Addr().String()) {
+			t.Errorf("%d %s", code, errs)
+		}
 	}
 }
