@@ -20,7 +20,8 @@
 // on the leader if [Options].Forward is set.
 //
 // An error that matches [ErrUncertain] means that the transaction may have been committed.
-// Read the data to find out. After any other error nothing was committed.
+// Read the data to find out. After any other error of a transaction nothing was committed.
+// [Node.Open] describes statements outside transactions.
 //
 // # Reading
 //

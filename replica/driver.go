@@ -34,13 +34,24 @@ func Stale(bound time.Duration) OpenOption {
 // Open opens a database. On the leader it is created if it does not exist.
 //
 // A commit returns when a majority of the members has it durably. An error that
-// matches ErrUncertain means that the outcome is unknown. Any other error means that nothing
-// was committed. On a node that does not lead, writes and reads fail with *NotLeaderError, or run
-// on the leader if Options.Forward is set. Reads on the leader are linearizable: each
-// verifies, once for a transaction, that this node still leads. With Stale they run on every
-// node.
+// matches ErrUncertain means that the outcome is unknown. Any other error of a transaction means
+// that nothing was committed. On a node that does not lead, writes and reads fail with
+// *NotLeaderError, or run on the leader if Options.Forward is set. Reads on the leader are
+// linearizable: each verifies, once for a transaction, that this node still leads. With Stale they
+// run on every node.
 //
 // A transaction that is not read-only takes the database's write lock when it begins.
+//
+// Outside a transaction each statement is a transaction of its own:
+//
+//   - An Exec of several statements commits them one by one. If one fails, those before it stay
+//     committed, and those after it are not executed. With arguments, and in a Query, several
+//     statements are refused, and none is executed.
+//   - A Query that writes (RETURNING) commits when the last row has been read or the rows are closed.
+//     Its outcome is the error of Rows.Err and Rows.Close, or of Row.Scan. If its context ends
+//     after the first row, that error may be the context's and not match ErrUncertain, although
+//     the transaction was committed. A forwarded Query commits before it returns the first row;
+//     if its context ends earlier, the error matches ErrUncertain.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

@@ -39,8 +39,10 @@ const (
 	forwardStatement = 10 << 20
 )
 
-// ErrForward is returned for statements that cannot be forwarded: the result is too large, or
-// an argument has a type that database/sql does not pass to drivers.
+// ErrForward is returned for statements that cannot be forwarded: the statement, its arguments or
+// its result are too large (see Options.Forward), or an argument has a type that database/sql does
+// not pass to drivers. If the result was too large, the statement was executed: outside a
+// transaction, a query that writes was committed.
 var ErrForward = errors.New("replica: the statement cannot be forwarded")
 
 const (

@@ -45,6 +45,19 @@ func TestForward(t *testing.T) {
 	if got := value(t, db, "INSERT INTO t(v) VALUES('returned') RETURNING v"); got != "returned" {
 		t.Error(got)
 	}
+	early, err := db.QueryContext(ctx, "INSERT INTO t(v) VALUES('early') RETURNING v")
+	must(t, err)
+	if got := value(t, open(t, leader, "db"), "SELECT count(*) FROM t WHERE v='early'"); got != "1" {
+		t.Error("a forwarded query is not committed when its rows are there")
+	}
+	must(t, early.Close())
+	if err := db.QueryRowContext(ctx, "INSERT INTO t(v) VALUES('large') RETURNING zeroblob(11<<20)").Scan(new(any)); !errors.Is(err, ErrForward) {
+		t.Error(err)
+	}
+	if got := value(t, db, "SELECT count(*) FROM t WHERE v='large'"); got != "1" {
+		t.Error("a query whose result is too large is documented to be committed")
+	}
+	execAll(t, db, "DELETE FROM t WHERE v IN ('early', 'large')")
 	stmt, err := db.PrepareContext(ctx, "SELECT v FROM t WHERE v=?")
 	must(t, err)
 	defer stmt.Close()

@@ -15,8 +15,14 @@ import (
 	"runtime/pprof"
 	"runtime/trace"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 func open(t testing.TB, n *Node, name string, o ...OpenOption) *sql.DB {
@@ -310,5 +316,93 @@ func TestTrace(t *testing.T) {
 				t.Errorf("Trace %v: %s in the trace: %v", on, region, got)
 			}
 		}
+	}
+}
+
+// TestSeveralStatements: outside a transaction an Exec of several statements commits each of them. With
+// arguments, and in a query, several statements are refused before the first one.
+func TestSeveralStatements(t *testing.T) {
+	c := newCluster(t, 3, Options{Forward: true})
+	for _, n := range []*Node{c.leader(), c.followers()[0]} {
+		t.Run(n.ID(), func(t *testing.T) {
+			ctx, name := t.Context(), n.ID()
+			db := open(t, n, name)
+			_, err := db.ExecContext(ctx, "CREATE TABLE t(x UNIQUE); INSERT INTO t VALUES(1); INSERT INTO t VALUES(1); INSERT INTO t VALUES(2)")
+			if !errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) || errors.Is(err, ErrUncertain) {
+				t.Error(err)
+			}
+			if _, err := db.ExecContext(ctx, "INSERT INTO t VALUES(?); INSERT INTO t VALUES(4)", 3); err == nil || !strings.Contains(err.Error(), "multiple statements") {
+				t.Error(err)
+			}
+			var x int
+			if err := db.QueryRowContext(ctx, "INSERT INTO t VALUES(5) RETURNING x; INSERT INTO t VALUES(6)").Scan(&x); err == nil || !strings.Contains(err.Error(), "multiple statements") {
+				t.Error(err)
+			}
+			if err := atomically(ctx, db, "INSERT INTO t VALUES(7); INSERT INTO t VALUES(7)"); !errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) {
+				t.Error(err)
+			}
+			if got := value(t, db, "SELECT group_concat(x) FROM t"); got != "1" {
+				t.Errorf("the rows %s were committed, not only 1", got)
+			}
+		})
+	}
+}
+
+// TestReturningInterrupted: a query that writes commits when its rows end or are closed. If its context
+// ends after the first row, the caller gets the context's error, and the transaction is committed.
+func TestReturningInterrupted(t *testing.T) {
+	var hold atomic.Pointer[func()]
+	c := newCluster(t, 1, Options{disk: disk{written: func(appendlog.SegmentInfo) error {
+		if f := hold.Load(); f != nil {
+			(*f)()
+		}
+		return nil
+	}}})
+	db := open(t, c.leader(), "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	first := func(x int) (*sql.Rows, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		rows, err := db.QueryContext(ctx, "INSERT INTO t VALUES(?) RETURNING x", x)
+		must(t, err)
+		if !rows.Next() {
+			t.Fatal(rows.Err())
+		}
+		return rows, cancel
+	}
+
+	rows, cancel := first(1)
+	if got := value(t, db, "SELECT count(*) FROM t"); got != "0" {
+		t.Error("committed before the rows ended")
+	}
+	cancel()
+	until(t, "the rows are closed", func() bool { return rows.Err() != nil })
+	if err := rows.Err(); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUncertain) {
+		t.Error(err)
+	}
+	must(t, rows.Close()) // after the database has closed them
+	if got := value(t, db, "SELECT count(*) FROM t WHERE x=1"); got != "1" {
+		t.Error("interrupted between the rows and their end: not committed")
+	}
+
+	rows, cancel = first(2)
+	proposed, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f := func() { once.Do(func() { close(proposed); <-release }) }
+	hold.Store(&f)
+	go func() {
+		<-proposed
+		cancel()
+		close(release)
+	}()
+	if rows.Next() {
+		t.Error("a second row")
+	}
+	hold.Store(nil)
+	if err := rows.Err(); err != nil && (!errors.Is(err, context.Canceled) || errors.Is(err, ErrUncertain)) {
+		t.Error(err)
+	}
+	must(t, rows.Close())
+	if got := value(t, db, "SELECT count(*) FROM t WHERE x=2"); got != "1" {
+		t.Error("interrupted while the commit was under way: not committed")
 	}
 }
