@@ -222,7 +222,7 @@ func (l *Log) reportRecovery() {
 // concern this call only. Other errors are final; see the package comment.
 func (l *Log) Append(p []byte) (Position, error) { return l.append(context.Background(), p) }
 
-// AppendContext is [Log.Append] with a context that can end the wait for a leader. If the
+// AppendContext is like [Log.Append]. If ctx ends, it stops waiting for a leader. If the
 // error is the context's, the record was not written and will not be. Once a leader has
 // taken the record, AppendContext ignores the context and returns the append's result.
 func (l *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {

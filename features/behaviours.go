@@ -49,27 +49,24 @@ func (h *host) have(b *behaviour) error {
 	return h.ask(b.name, b.since, func(facts) error { return b.try(h) })
 }
 
-// HaveMultishotPoll reports whether one SQE can poll a file repeatedly. (Linux
-// 5.13)
+// HaveMultishotPoll returns nil if one SQE can poll a file repeatedly. (Linux 5.13)
 func HaveMultishotPoll() error { return kernel.have(multishotPoll) }
 
-// HaveMultishotAccept reports whether one SQE can accept many connections. (Linux
-// 5.19)
+// HaveMultishotAccept returns nil if one SQE can accept many connections. (Linux 5.19)
 func HaveMultishotAccept() error { return kernel.have(multishotAccept) }
 
-// HaveMultishotRecv reports whether one SQE can receive repeatedly into provided
+// HaveMultishotRecv returns nil if one SQE can receive repeatedly into provided
 // buffers. (Linux 6.0)
 func HaveMultishotRecv() error { return kernel.have(multishotRecv) }
 
-// HaveBufRing reports whether the kernel supports provided-buffer rings. (Linux
-// 5.19)
+// HaveBufRing returns nil if the kernel supports provided-buffer rings. (Linux 5.19)
 func HaveBufRing() error { return kernel.have(bufferRing) }
 
-// HaveDeferTaskrun reports whether a ring with a single issuer can defer task work
+// HaveDeferTaskrun returns nil if a ring with a single issuer can defer task work
 // until its thread waits for completions. (Linux 6.1)
 func HaveDeferTaskrun() error { return kernel.have(deferTaskrun) }
 
-// HaveSQPoll reports whether this process may use a kernel thread that submits
+// HaveSQPoll returns nil if this process may use a kernel thread that submits
 // (SQPOLL). The kernel requires CAP_SYS_ADMIN before Linux 5.11 and CAP_SYS_NICE before
 // 5.13; without it the result is a [ForbiddenError]. (Linux 5.11)
 func HaveSQPoll() error { return kernel.have(sqPoll) }

@@ -15,7 +15,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// HaveIOURing reports whether a ring can be opened and used: setup, a no-op
+// HaveIOURing returns nil if a ring can be opened and used: setup, a no-op
 // through the queues, and the opcode probe. (Linux 5.6)
 func HaveIOURing() error { return kernel.haveIOURing() }
 

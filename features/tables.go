@@ -12,7 +12,7 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// HaveOp reports whether the kernel's opcode probe lists the opcode.
+// HaveOp returns nil if the kernel's opcode probe lists the opcode.
 func HaveOp(op uring.Op) error { return kernel.haveOp(op) }
 
 func (h *host) haveOp(op uring.Op) error {
@@ -27,7 +27,7 @@ func (h *host) haveOp(op uring.Op) error {
 	})
 }
 
-// HaveFeature reports whether io_uring_setup(2) returns all of the feature bits.
+// HaveFeature returns nil if io_uring_setup(2) returns all of the feature bits.
 // With f = 0 it is [HaveIOURing].
 func HaveFeature(f uring.Features) error { return kernel.haveFeature(f) }
 
@@ -55,7 +55,7 @@ func (h *host) each(mask uint64, known []bit, kind string, question func(bit) fu
 	return nil
 }
 
-// HaveSetup reports whether the kernel knows all of the setup flags. The kernel may
+// HaveSetup returns nil if the kernel knows all of the setup flags. The kernel may
 // still refuse their combination: see [uring.Options.SetupFlags]. A kernel that
 // knows SETUP_IOPOLL may have no device with poll queues; only I/O on the device
 // shows that.
@@ -140,7 +140,7 @@ func (h *host) tryAttach(o uring.Options) error {
 	})
 }
 
-// haveEnter reports whether io_uring_enter(2) knows all of the flags.
+// haveEnter returns nil if io_uring_enter(2) knows all of the flags.
 func (h *host) haveEnter(want uint32) error {
 	return h.each(uint64(want), enterBits, "enter flag", func(b bit) func(facts) error {
 		return func(facts) error {
@@ -179,7 +179,7 @@ func (h *host) tryRegisteredRing() error {
 	})
 }
 
-// HaveRegister reports whether the kernel knows the register operation. The
+// HaveRegister returns nil if the kernel knows the register operation. The
 // operation may still fail because a device, or a part that this kernel was built
 // without, is missing.
 func HaveRegister(op uring.RegisterOp) error { return kernel.haveRegister(op) }

@@ -46,7 +46,7 @@ type Metric struct {
 	Field   string // of the Stats type, such as "Cached"
 	Name    string // in Prometheus, such as "ringside_ufile_cached_total"
 	Kind    Kind
-	Seconds bool   // the unit is seconds; otherwise the value is a number of things
+	Seconds bool   // the unit is seconds; otherwise the value is a count
 	Help    string // describes the metric in a few words
 }
 

@@ -34,10 +34,9 @@ type Options struct {
 	// Logger receives a message when a ring fails; nil means slog.Default().
 	Logger *slog.Logger
 
-	// Trace makes each submission and each batch of completions a region of package
-	// runtime/trace, "reactor.submit" and "reactor.reap", on the goroutine that makes
-	// it, and gives the goroutines that only reap the label ringside=reactor of
-	// package runtime/pprof.
+	// Trace adds regions of package runtime/trace: "reactor.submit" for each submission
+	// and "reactor.reap" for each batch of completions. It gives the goroutines that only
+	// reap the label ringside=reactor of package runtime/pprof.
 	Trace bool
 
 	open opener // set by tests

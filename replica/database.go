@@ -181,7 +181,7 @@ func (db *database) stopServing(err error) {
 	db.node.repair(db)
 }
 
-// usable reports whether connections may use the database, and its epoch.
+// usable returns the epoch of the database, or an error if connections may not use it.
 func (db *database) usable() (uint64, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

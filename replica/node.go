@@ -33,16 +33,16 @@ import (
 
 // Options configure a node.
 type Options struct {
-	// ID names the node within the cluster. A directory keeps its ID.
+	// ID names the node within the cluster. The ID of a directory cannot be changed.
 	ID string
 	// Dir is the node's directory: data/ has the databases, raft/ the log and snapshots.
 	Dir string
 	// Listen is the address on which the node listens for other nodes. Advertise is the
 	// address by which they reach it; "" means the address of the listener.
 	Listen, Advertise string
-	// Peers are all members of a new cluster, including this node: addresses by ID. They are
-	// used once, when the directory is empty, and must be the same on all members. A node
-	// that joins an existing cluster has none; a member of the cluster calls AddMember.
+	// Peers has the addresses of all members of a new cluster by their IDs, including this
+	// node's. It is used once, when the directory is empty, and must be the same on all members.
+	// It is empty for a node that joins an existing cluster, whose leader calls AddMember.
 	Peers map[string]string
 
 	// TLS encrypts the connections between nodes; it must request and verify the
@@ -1360,7 +1360,7 @@ func (n *Node) cutLog() {
 // Member is a node of the cluster.
 type Member struct {
 	ID, Address string
-	Voter       bool
+	Voter       bool // counts for majorities
 }
 
 // Status is the state of a node.
@@ -1444,7 +1444,8 @@ func (n *Node) RemoveMember(ctx context.Context, id string) error {
 	})
 }
 
-// Transfer transfers the leadership to a member; "" means any that is up to date.
+// Transfer transfers the leadership to a member; "" means any that is up to date. The leader must
+// be this node.
 func (n *Node) Transfer(ctx context.Context, id string) error {
 	return n.change(ctx, func(time.Duration) raft.Future {
 		if id == "" {

@@ -96,8 +96,8 @@ type Options struct {
 	// Prefetch reads the next leaves of a scan of a fragmented B-tree into the page
 	// cache. (Linux)
 	Prefetch Switch
-	// PrefetchDepth is the most pages that are fetched ahead until a scan has read a
-	// fifth of a table. It is at most 1024; 0 means 64.
+	// PrefetchDepth limits the number of pages that are fetched ahead until a scan has read
+	// a fifth of a table. It is at most 1024; 0 means 64.
 	PrefetchDepth int
 	// PrefetchBytes limits, in bytes, what is fetched ahead after a scan has read a fifth
 	// of a table; 0 means 256 MiB. Half of the free memory is a further limit. If either

@@ -49,7 +49,7 @@ type BatchOptions struct {
 // Batch reads or writes many ranges, of one file or of several, from one goroutine. With
 // O_DIRECT or a cold cache up to BatchOptions.Depth of them are in flight together, and
 // one system call submits them and waits for them. A Batch has a separate ring. Its
-// methods may be called concurrently but exclude each other, so use one Batch for each
+// methods may be called concurrently but run one at a time, so use one Batch for each
 // goroutine. Where io_uring cannot be used, the Batch makes plain calls on several
 // goroutines.
 //
@@ -155,7 +155,7 @@ func (b *Batch) register(buffers int) {
 	}
 }
 
-// Registered returns how many of the buffers are registered, from the first on. These are
+// Registered returns how many of the buffers, counted from the first, are registered. These are
 // fewer than requested if RLIMIT_MEMLOCK is low, and 0 without io_uring.
 func (b *Batch) Registered() int {
 	b.mu.Lock()
@@ -163,7 +163,7 @@ func (b *Batch) Registered() int {
 	return b.fixed
 }
 
-// Buffer returns buffer i of those that BatchOptions requested, from 0 on. It belongs to
+// Buffer returns buffer i, counted from 0, of those that BatchOptions requested. It belongs to
 // the caller until Close, except while a call uses it.
 func (b *Batch) Buffer(i int) []byte {
 	return b.memory[i*b.size : (i+1)*b.size : (i+1)*b.size]

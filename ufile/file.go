@@ -205,7 +205,7 @@ func (f *File) Datasync() error {
 	return f.control("fdatasync", sys.Fdatasync)
 }
 
-// SyncFileRange starts to write the dirty pages of n bytes from the offset off on, or
+// SyncFileRange starts to write the dirty pages of n bytes at the offset off, or
 // waits until they are written, like sync_file_range(2) with the same flags. n = 0 means
 // up to the end of the file. SyncFileRange leaves less work to a later Sync and makes
 // nothing durable: it writes neither metadata nor the cache of the device. On systems

@@ -62,7 +62,7 @@ func subFS(fsys interface {
 // rootFS is a Root.
 type rootFS struct{ r *Root }
 
-// valid reports whether a name is a valid name for a file system. On Windows such names
+// valid returns an error if a name is not a valid name for a file system. On Windows such names
 // are separated by slashes too, and a backslash is not a separator.
 func valid(op, name string) error {
 	if !fs.ValidPath(name) || runtime.GOOS == "windows" && strings.Contains(name, `\`) {

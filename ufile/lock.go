@@ -38,7 +38,7 @@ func (f *File) TryFlock(mode LockMode) (bool, error) {
 	return tried(f.control("flock", func(fd int) error { return sys.Flock(fd, int(mode), false) }))
 }
 
-// LockRange locks or unlocks n bytes of the file from the offset off on, like fcntl(2)
+// LockRange locks or unlocks n bytes of the file at the offset off, like fcntl(2)
 // with F_OFD_SETLKW, and waits until the lock is free. With n = 0 the range has no end.
 // The bytes need not exist. As with [File.Flock], the lock belongs to the open file
 // description, not to the process as traditional record locks do.

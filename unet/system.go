@@ -204,7 +204,7 @@ const (
 	// ModeRing uses rings. [NewSystem] fails where io_uring cannot be used.
 	ModeRing = features.ModeRing
 	// ModePlain works like ModeRing, with a plain system call in place of each ring
-	// operation. It does not need io_uring and has nearly all of the gain.
+	// operation. It does not need io_uring, and saves nearly as much CPU time.
 	ModePlain = features.ModePlain
 	// ModeNet uses connections of package net.
 	ModeNet = features.ModeNet

@@ -72,7 +72,7 @@ type MultishotMsg struct {
 }
 
 // ParseMultishotMsg parses the len(p) bytes that a multishot RECVMSG, armed with m,
-// wrote into a buffer. It reports false when p is shorter than the header and the
+// wrote into a buffer. The second result is false if p is shorter than the header and the
 // room that m reserves. The kernel never writes less.
 func ParseMultishotMsg(p []byte, m *Msg) (MultishotMsg, bool) {
 	header := int(sys.Size[abi.RecvmsgOut]())

@@ -22,7 +22,7 @@ func (e *SQE) PollAdd(fd FD, events PollEvents) *SQE {
 	return e
 }
 
-// PollMultishot is [SQE.PollAdd] that completes each time an event arrives,
+// PollMultishot is like [SQE.PollAdd], but completes each time an event arrives,
 // until a completion without CQEMore. The first completion reports the state that
 // the poll finds. Later ones are edges: an event is not reported twice, and several that
 // arrive together may share a completion. A full CQ may end the poll; submit it again then.

@@ -48,7 +48,7 @@ func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	return e
 }
 
-// RecvMultishotLimit is [SQE.RecvMultishot] that takes at most each bytes at a
+// RecvMultishotLimit is like [SQE.RecvMultishot], but takes at most each bytes at a
 // time, 0 meaning the buffer's length, and ends with the completion that reaches
 // total bytes, 0 meaning never. (6.16)
 func (e *SQE) RecvMultishotLimit(fd FD, each, total int, flags int, group uint16) *SQE {

@@ -76,7 +76,7 @@ func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
 	return e
 }
 
-// MsgRingFlags is [SQE.MsgRing] that sets the completion's flags too. CQESkip and
+// MsgRingFlags is like [SQE.MsgRing] and sets the completion's flags, too. CQESkip and
 // CQE32 must not be among them: a target with CQEMixed acts on them. (6.3)
 func (e *SQE) MsgRingFlags(target FD, userData uint64, res int32, flags CQEFlags) *SQE {
 	e.MsgRing(target, userData, res)

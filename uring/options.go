@@ -19,7 +19,7 @@ type Options struct {
 	// 32768; 0 means 128.
 	Entries uint32
 	// CQEntries is the size of the CQ, rounded up to a power of two; 0 means
-	// twice the SQ. Multishot operations want more. (CQSIZE, 5.5)
+	// twice the SQ. Multishot operations need more. (CQSIZE, 5.5)
 	CQEntries uint32
 	// Clamp makes the kernel reduce sizes above its limits instead of returning EINVAL.
 	// (5.6)
@@ -92,8 +92,8 @@ type Options struct {
 	NoIOWait bool
 }
 
-// SetupFlags derives the flags of io_uring_setup(2). It reports combinations
-// that no kernel accepts, each with what to change.
+// SetupFlags derives the flags of io_uring_setup(2). It returns an error for a
+// combination that no kernel accepts. The error names the option to change.
 func (o Options) SetupFlags() (SetupFlags, error) {
 	var f SetupFlags
 	set := func(on bool, bits SetupFlags) {

@@ -140,7 +140,7 @@ func opSetOf(p *abi.Probe) OpSet {
 	return s
 }
 
-// KernelInfo is what [Query] returns.
+// KernelInfo is the result of [Query].
 type KernelInfo struct {
 	Ops         int // number of opcodes known
 	RegisterOps int // number of register operations known

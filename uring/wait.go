@@ -59,7 +59,7 @@ func (r *Ring) SubmitAndWait(n int) (int, error) {
 	return r.Wait(WaitOptions{Count: n})
 }
 
-// SubmitAndWaitTimeout is [Ring.SubmitAndWait] that waits for at most d. A timeout is
+// SubmitAndWaitTimeout is like [Ring.SubmitAndWait] and waits for at most d. A timeout is
 // not an error.
 func (r *Ring) SubmitAndWaitTimeout(n int, d time.Duration) (int, error) {
 	return r.Wait(WaitOptions{Count: n, Timeout: max(d, 1)})

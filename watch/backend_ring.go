@@ -50,7 +50,7 @@ const (
 	ringHold = 1024
 )
 
-// haveRing reports whether the kernel has what the backend needs.
+// haveRing returns an error if the kernel lacks something that the backend needs.
 func haveRing() error {
 	if err := features.HaveIOURing(); err != nil {
 		return err

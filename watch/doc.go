@@ -5,9 +5,9 @@
 //
 // # Model
 //
-// A caller registers a descriptor with a [Watcher], with the [Events] to report, a
-// [Trigger] and a value, which each [Event] returns. A turn of an event loop has three
-// steps:
+// A caller registers a descriptor with a [Watcher], together with the [Events] to report, a
+// [Trigger] and a value. Each [Event] of the descriptor contains that value. A turn of an
+// event loop has three steps:
 //
 //   - [Watcher.Prepare] prepares changes for the kernel;
 //   - [Watcher.Wait] enters the kernel and sleeps until a descriptor is ready;

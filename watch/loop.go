@@ -295,7 +295,7 @@ func (l *Loop) timeout() time.Duration {
 	return min(max(l.timers[0].at-l.now(), 0), longest)
 }
 
-// Post has the loop's goroutine call f, in the order of the calls of Post. A function that
+// Post makes the loop's goroutine call f, in the order of the calls of Post. A function that
 // a callback posts is called in the next turn at the earliest, so functions that post
 // themselves do not delay events. Post does not wait for f, and the number of posted
 // functions is not limited. It returns [ErrClosed] for a closed loop.
@@ -349,7 +349,7 @@ type Hook struct {
 	stopped chan struct{}
 }
 
-// OnIdle has the loop call f before it sleeps, when there is no other work. f reports
+// OnIdle makes the loop call f before it sleeps, when there is no other work. f reports
 // whether it has more to do: the loop then checks for other work, does it, and calls f
 // again. When all hooks have returned false the loop sleeps, and calls them again after the
 // next work. Hooks are called in the order in which they were added. A loop without idle
@@ -361,7 +361,7 @@ func (l *Loop) OnIdle(f func() bool) *Hook {
 	return h
 }
 
-// OnSignal has the loop call f after the process has received sig. The signal loses its
+// OnSignal makes the loop call f after the process has received sig. The signal loses its
 // default effect until the hook is removed or the loop is closed. Signals that arrive
 // before f is called may be merged into one call. The hook uses a goroutine.
 func (l *Loop) OnSignal(sig os.Signal, f func()) *Hook {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Timer calls a function at a time, on the goroutine that runs its [Loop]. It belongs to the loop: Reset, Stop and Active are for the loop's
+// Timer calls a function once, at the time for which it is set, on the goroutine that runs
+// its [Loop]. It belongs to the loop: Reset, Stop and Active are for the loop's
 // callbacks, or for times when the loop does not run.
 type Timer struct {
 	l     *Loop

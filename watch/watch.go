@@ -35,9 +35,9 @@ const (
 	// ModeAuto is the backend that RINGSIDE_BACKEND names, otherwise io_uring where
 	// deferred task work is available, otherwise epoll.
 	ModeAuto = features.ModeAuto
-	// ModeEpoll insists on epoll.
+	// ModeEpoll requires epoll: [New] fails where it cannot be used.
 	ModeEpoll = features.ModeEpoll
-	// ModeRing insists on io_uring.
+	// ModeRing requires io_uring: [New] fails where it cannot be used.
 	ModeRing = features.ModeRing
 )
 

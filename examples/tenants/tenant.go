@@ -56,7 +56,7 @@ func present(root *os.Root, file string) (bool, error) {
 	return true, nil
 }
 
-// checkVFS reports whether there is a VFS of that name.
+// checkVFS returns an error if there is no VFS of that name.
 func checkVFS(name string) error {
 	if vfs.Find(vfsName(name)) == nil {
 		return fmt.Errorf("unknown VFS %q: want default, ringside, ringside-plain, ringside-prefetch, ringside-group or ringside-log", name)

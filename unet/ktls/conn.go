@@ -65,7 +65,8 @@ func (c *Conn) HandshakeContext(ctx context.Context) error {
 }
 
 // Backend returns "kernel" if the kernel encrypts what is sent, otherwise "crypto/tls" and
-// the reason. Before the end of the handshake the reason is that.
+// the reason. Until the handshake is complete it returns "crypto/tls", and the reason states
+// that.
 func (c *Conn) Backend() (name, reason string) {
 	if !c.settled.Load() {
 		return backend(errors.New("the handshake is not complete"))

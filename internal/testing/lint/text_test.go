@@ -4,10 +4,14 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +72,34 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join("../../..", filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
+			}
+		}
+	})
+}
+
+// TestReportsWhether: a comment says that a function "reports whether" only if it returns a bool.
+func TestReportsWhether(t *testing.T) {
+	ringtest.NeedTree(t)
+	eachFile(t, func(name, text string) {
+		if filepath.Ext(name) != ".go" || !strings.Contains(text, " reports whether") {
+			return
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(fn.Doc.Text(), fn.Name.Name+" reports whether") {
+				continue
+			}
+			var results []*ast.Field
+			if fn.Type.Results != nil {
+				results = fn.Type.Results.List
+			}
+			if !slices.ContainsFunc(results, func(r *ast.Field) bool { id, ok := r.Type.(*ast.Ident); return ok && id.Name == "bool" }) {
+				t.Errorf("%s: %s returns no bool: write what it returns", fset.Position(fn.Pos()), fn.Name.Name)
 			}
 		}
 	})
