@@ -72,7 +72,7 @@ func (m *raceModel) run(todo <-chan access) {
 	close(m.done)
 }
 
-// access has the goroutine access memory, after what the caller did to it.
+// access makes the goroutine access memory, after what the caller did to it.
 func (m *raceModel) access(p []byte, write bool, key *raceKey) {
 	sys.RaceRelease(key)
 	sys.RaceBlind()

@@ -49,9 +49,11 @@ func Stale(bound time.Duration) OpenOption {
 //     statements are refused, and none is executed.
 //   - A Query that writes (RETURNING) commits when the last row has been read or the rows are closed.
 //     Its outcome is the error of Rows.Err and Rows.Close, or of Row.Scan. If its context ends
-//     after the first row, that error may be the context's and not match ErrUncertain, although
-//     the transaction was committed. A forwarded Query commits before it returns the first row;
-//     if its context ends earlier, the error matches ErrUncertain.
+//     after the first row, the outcome is unknown: database/sql closes the rows and drops the
+//     error of the commit. Rows.Err returns the context's error, which does not match
+//     ErrUncertain, and Row.Scan may return nil. Use a transaction, or a context that does not
+//     end. A forwarded Query commits before it returns the first row; if its context ends
+//     earlier, the error matches ErrUncertain.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ type Options struct {
 	// does not lead; connections with Stale do not. A transaction holds the database's
 	// write lock on the leader while it is open; one that sends no statement for 10 seconds
 	// is rolled back. Arguments have the types of database/sql. A statement with its
-	// arguments has at most 10 MiB, as has a row of a result; a result has at most 64 MiB.
+	// arguments has at most 10 MiB, a row of a result too, and a result at most 64 MiB.
 	// Each connection of the pool is a connection to the leader.
 	Forward bool
 
@@ -66,9 +66,9 @@ type Options struct {
 	// MaxTransaction is the largest size of the changed pages of one transaction, in
 	// bytes. It must be the same on all nodes. 0 means 64 MiB. The maximum is 100 MiB.
 	MaxTransaction int
-	// SnapshotEntries is the number of raft entries, and LogBytes the size of the log, at
-	// which a snapshot is taken and the log is cut. The newest SnapshotEntries entries stay in
-	// the log, so it is larger than LogBytes if they are. 0 means 8192 entries, and 512 MiB.
+	// SnapshotEntries is the number of raft entries, and LogBytes the size of the log in bytes,
+	// at which a snapshot is taken and the log is cut. The newest SnapshotEntries entries stay
+	// in the log, so it exceeds LogBytes if they do. 0 means 8192 entries, and 512 MiB.
 	SnapshotEntries int
 	LogBytes        int64
 	// OpenDatabases is the number of databases whose files a follower keeps open for
@@ -679,8 +679,8 @@ func (s snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, 
 	return &snapshotSink{SnapshotSink: sink, node: s.node}, nil
 }
 
-// snapshotSink receives a snapshot. From the end of another node's snapshot on, this node restarts
-// from it, and its files are those of before until they are fetched.
+// snapshotSink receives a snapshot. Once another node's snapshot is complete, this node restarts from
+// it. Until its files are fetched, they are older than the snapshot.
 type snapshotSink struct {
 	raft.SnapshotSink
 	node *Node

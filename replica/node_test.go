@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -349,15 +350,24 @@ func TestSeveralStatements(t *testing.T) {
 }
 
 // TestReturningInterrupted: a query that writes commits when its rows end or are closed. If its context
-// ends after the first row, the caller gets the context's error, and the transaction is committed.
+// ends after the first row, the caller gets the context's error, whether the commit succeeds or fails.
 func TestReturningInterrupted(t *testing.T) {
 	var hold atomic.Pointer[func()]
-	c := newCluster(t, 1, Options{disk: disk{written: func(appendlog.SegmentInfo) error {
-		if f := hold.Load(); f != nil {
-			(*f)()
-		}
-		return nil
-	}}})
+	var failing atomic.Bool
+	c := newCluster(t, 1, Options{disk: disk{
+		written: func(appendlog.SegmentInfo) error {
+			if f := hold.Load(); f != nil {
+				(*f)()
+			}
+			return nil
+		},
+		around: func(path string, sync func() error) error {
+			if failing.Load() && strings.HasSuffix(path, "db-wal") {
+				return syscall.EIO
+			}
+			return sync()
+		},
+	}})
 	db := open(t, c.leader(), "db")
 	execAll(t, db, "CREATE TABLE t(x)")
 	first := func(x int) (*sql.Rows, context.CancelFunc) {
@@ -404,5 +414,19 @@ func TestReturningInterrupted(t *testing.T) {
 	must(t, rows.Close())
 	if got := value(t, db, "SELECT count(*) FROM t WHERE x=2"); got != "1" {
 		t.Error("interrupted while the commit was under way: not committed")
+	}
+
+	execAll(t, db, "PRAGMA wal_checkpoint(RESTART)")
+	rows, cancel = first(3)
+	failing.Store(true) // the sync of the WAL's new header
+	cancel()
+	until(t, "the rows are closed", func() bool { return rows.Err() != nil })
+	if err := rows.Err(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	must(t, rows.Close())
+	failing.Store(false)
+	if got := value(t, db, "SELECT count(*) FROM t WHERE x=3"); got != "0" {
+		t.Error("committed although the WAL failed")
 	}
 }

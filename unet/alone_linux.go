@@ -74,7 +74,7 @@ func (s *sock) offer(may bool) {
 	s.wr.mayLeave.Store(may)
 }
 
-// leaveLoop has the socket wait alone. If that is not possible, for lack of a descriptor
+// leaveLoop makes the socket wait alone. If that is not possible, for lack of a descriptor
 // for example, nothing changes. The caller holds the turn of one direction.
 func (s *sock) leaveLoop() {
 	s.offer(false)
@@ -98,7 +98,7 @@ func (s *sock) leaveLoop() {
 	s.mu.Unlock()
 }
 
-// beginAlone has a connection of package net that is the first socket of loop l wait alone,
+// beginAlone makes a connection of package net that is the first socket of loop l wait alone,
 // and reports whether it does. fd is a duplicate of its descriptor.
 func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 	file, ok := old.(netFile)
@@ -177,7 +177,7 @@ func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
 	return true
 }
 
-// recall has the socket return to its loop if it waited fewer than aloneAfter times since
+// recall makes the socket return to its loop if it waited fewer than aloneAfter times since
 // the last call, and reports whether it is not alone any more.
 func (s *sock) recall() bool {
 	s.mu.Lock()

@@ -73,7 +73,7 @@ func take[T any, P interface {
 	return whole, nil
 }
 
-// takeOver has the socket use a duplicate of the descriptor of old, and closes old, so that
+// takeOver makes the socket use a duplicate of the descriptor of old, and closes old, so that
 // only one poller watches the socket. A connection that is the first socket of its loop waits
 // alone from the beginning, and keeps old for that. On failure old is unchanged.
 func (s *sock) takeOver(system *System, old netSocket) error {

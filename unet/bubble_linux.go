@@ -47,7 +47,7 @@ type outsideRunner struct {
 	running bool
 }
 
-// send has the goroutine call f. It starts the goroutine from the garbage
+// send makes the goroutine call f. It starts the goroutine from the garbage
 // collector's cleanups, which run outside of bubbles.
 func (o *outsideRunner) send(f func()) {
 	o.mu.Lock()

@@ -104,7 +104,7 @@ func (r resources) free() error {
 	return err
 }
 
-// closeDropped has the garbage collector close the socket of a connection or
+// closeDropped makes the garbage collector close the socket of a connection or
 // listener that the program drops without Close, as package net does. It sets a
 // cleanup because the program may set a finalizer. The file of a Unix listener
 // stays.

@@ -67,7 +67,7 @@ func (s *System) release() {
 	})
 }
 
-// stopLater has a timer stop the drivers. The caller holds mu.
+// stopLater makes a timer stop the drivers. The caller holds mu.
 func (s *System) stopLater(after time.Duration) {
 	if !s.timed {
 		s.timed = true

@@ -54,7 +54,7 @@ func (p *proxy) startCallbacks(mode features.Mode) (err error) {
 	return err
 }
 
-// enroll has a loop serve a client and its connection to a backend.
+// enroll makes a loop serve a client and its connection to a backend.
 func (p *proxy) enroll(client, server net.Conn, b *backend) {
 	both := &pair{backend: b}
 	both.open.Store(2)

@@ -180,7 +180,7 @@ func HasTLS() syscall.Errno {
 	return errno
 }
 
-// SockTLSSend has the kernel encrypt what is sent from now on; info is a struct
+// SockTLSSend makes the kernel encrypt what is sent from now on; info is a struct
 // tls12_crypto_info of the cipher (TLS_TX).
 func SockTLSSend(fd int, info []byte) syscall.Errno {
 	if _, errno := fault("tls_tx", 1); errno != 0 {

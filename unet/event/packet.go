@@ -165,7 +165,7 @@ func closePackets(sockets []net.PacketConn) {
 	}
 }
 
-// packets has the engine serve the sockets of one address.
+// packets makes the engine serve the sockets of one address.
 func (s *Server) packets(network string, sockets []net.PacketConn, h PacketHandler) (*PacketConn, error) {
 	if s.leaving.Load() {
 		return nil, net.ErrClosed

@@ -183,7 +183,7 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
 }
 
-// sendFile has the kernel send the bytes from the page cache to the socket.
+// sendFile makes the kernel send the bytes from the page cache to the socket.
 func (c *conn) sendFile(r *fileRange) (int64, error) {
 	c.patience()
 	sent, handled, err := c.sendRange(r)

@@ -406,7 +406,7 @@ func (g *generator) receive(c *conn) error {
 	}
 }
 
-// discard has the kernel discard the rest of an answer.
+// discard makes the kernel discard the rest of an answer.
 func (g *generator) discard(c *conn) error {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&g.waste[0])), uintptr(len(g.waste)),
