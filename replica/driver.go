@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -47,13 +48,9 @@ func Stale(bound time.Duration) OpenOption {
 //   - An Exec of several statements commits them one by one. If one fails, those before it stay
 //     committed, and those after it are not executed. With arguments, and in a Query, several
 //     statements are refused, and none is executed.
-//   - A Query that writes (RETURNING) commits when the last row has been read or the rows are closed.
-//     Its outcome is the error of Rows.Err and Rows.Close, or of Row.Scan. If its context ends
-//     after the first row, the outcome is unknown: database/sql closes the rows and drops the
-//     error of the commit. Rows.Err returns the context's error, which does not match
-//     ErrUncertain, and Row.Scan may return nil. Use a transaction, or a context that does not
-//     end. A forwarded Query commits before it returns the first row; if its context ends
-//     earlier, the error matches ErrUncertain.
+//   - A Query that writes (RETURNING) commits before it returns, and keeps its rows in memory. If
+//     its context ends while it waits for the commit, the Query continues to wait. Forwarded, it
+//     returns an error that matches ErrUncertain then.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -433,6 +430,14 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 		s.k.done(false)
 		return nil, err
 	}
+	if s.k.writer && !s.k.inTx && !s.innerStmt.(interface{ ReadOnly() bool }).ReadOnly() {
+		defer s.k.done(false)
+		r, err := s.queryWrite(ctx, args)
+		if err != nil {
+			return nil, s.k.translate(err)
+		}
+		return r, nil
+	}
 	r, err := s.innerStmt.QueryContext(ctx, args)
 	if err != nil {
 		s.k.done(false)
@@ -440,6 +445,66 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	}
 	s.k.done(true)
 	return &rows{r.(innerRows), s.k}, nil
+}
+
+// queryWrite runs a query that writes (RETURNING), outside a transaction, to its end. Its commit is at the
+// end of its rows. If the caller's context ended between the rows, database/sql would close them, and drop
+// the error of the commit.
+func (s *stmt) queryWrite(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	until := &firstRow{Context: ctx}
+	r, err := s.innerStmt.QueryContext(until, args)
+	if err != nil {
+		return nil, err
+	}
+	w := &writtenRows{rows: &rows{r.(innerRows), s.k}}
+	for {
+		row := make([]driver.Value, len(r.Columns()))
+		switch err := r.Next(row); err {
+		case nil:
+		case io.EOF:
+			return w, r.Close()
+		default:
+			_ = r.Close() // it has the same error
+			return nil, err
+		}
+		until.over = true
+		for i, v := range row {
+			if p, ok := v.([]byte); ok {
+				row[i] = bytes.Clone(p) // SQLite's memory
+			}
+		}
+		w.values = append(w.values, row)
+	}
+}
+
+// firstRow is a context that has no effect after the first row: all changes are made then.
+type firstRow struct {
+	context.Context
+	over bool
+}
+
+func (c *firstRow) Err() error {
+	if c.over {
+		return nil
+	}
+	return c.Context.Err()
+}
+
+// writtenRows are the rows of a query that has ended.
+type writtenRows struct {
+	*rows
+	values [][]driver.Value
+}
+
+func (r *writtenRows) Close() error { return nil }
+
+func (r *writtenRows) Next(dest []driver.Value) error {
+	if len(r.values) == 0 {
+		return io.EOF
+	}
+	copy(dest, r.values[0])
+	r.values = r.values[1:]
+	return nil
 }
 
 type innerRows interface {
