@@ -219,6 +219,7 @@ func (r *Ring) flushNeeded() bool {
 func (r *Ring) flushCQ() bool {
 	r.cq.flushes++
 	r.noteOverflow()
+	r.cq.calls.Next()
 	_, _ = sys.EnterRaw(r.enterFD, 0, uintptr(abi.IORING_ENTER_GETEVENTS|r.enterFlags))
 	return r.cq.tail.Load() != r.cq.next
 }

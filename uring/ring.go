@@ -52,6 +52,8 @@ type sq struct {
 	next uint32 // tail of the entries handed out
 	seen uint32 // head as last read
 	base uint32 // head when the ring was opened
+
+	calls sys.RawCalls
 }
 
 // cq is the completion side. The kernel moves tail, the process head.
@@ -71,6 +73,8 @@ type cq struct {
 	deferred  uint32 // how many are
 	flushes   uint64
 	overflows uint32
+
+	calls sys.RawCalls
 }
 
 // FD returns the descriptor, -1 with RegisteredFDOnly. It is readable when

@@ -80,6 +80,7 @@ func (r *Ring) SubmitNoWait() (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
+	r.sq.calls.Next()
 	done, errno := sys.EnterRaw(r.enterFD, uintptr(n), uintptr(r.enterFlags))
 	if errno != 0 {
 		return r.submitFailed(errno)
@@ -105,6 +106,7 @@ func (r *Ring) submit(raw bool) (int, error) {
 		var done int
 		var errno syscall.Errno
 		if raw {
+			r.sq.calls.Next()
 			done, errno = sys.EnterRaw(r.enterFD, uintptr(n), uintptr(flags))
 		} else {
 			done, errno = sys.Enter(r.enterFD, n, 0, flags, nil, 0)

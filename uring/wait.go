@@ -95,6 +95,7 @@ func (r *Ring) Wait(o WaitOptions) (int, error) {
 			return 0, err
 		}
 		if o.Brief && arg == nil {
+			r.cq.calls.Next()
 			done, errno = sys.EnterRawFor(r.enterFD, uintptr(n), uintptr(r.cq.deferred), uintptr(flags))
 			if errno == 0 && done == int(n) && r.Ready() < o.Count {
 				_, errno = sys.Enter(r.enterFD, 0, count, flags, nil, 0)

@@ -40,3 +40,17 @@ func TestRawCallsKeepTheNetwork(t *testing.T) {
 		return l.Addr().String()
 	})
 }
+
+// TestRawCallsAreCounted makes ten times as many calls as wake the monitor once.
+func TestRawCallsAreCounted(t *testing.T) {
+	var calls RawCalls
+	woken := 0
+	for range 10 * quietCalls {
+		if calls.due() {
+			woken++
+		}
+	}
+	if woken != 10 {
+		t.Errorf("the monitor is woken %d times, want 10", woken)
+	}
+}

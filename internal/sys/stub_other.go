@@ -30,10 +30,16 @@ func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.E
 	return -1, noSys
 }
 
-// EnterRaw returns ENOSYS.
 // WakeMonitor does nothing: there are no raw calls.
 func WakeMonitor() {}
 
+// RawCalls counts nothing.
+type RawCalls struct{}
+
+// Next does nothing.
+func (*RawCalls) Next() {}
+
+// EnterRaw returns ENOSYS.
 func EnterRaw(int, uintptr, uintptr) (int, syscall.Errno) { return -1, noSys }
 
 // EnterRawFor is [EnterRaw] with a number of completions.

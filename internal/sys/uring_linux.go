@@ -53,8 +53,8 @@ func Enter(fd int, toSubmit, minComplete, flags uint32, arg unsafe.Pointer, size
 }
 
 // EnterRaw calls io_uring_enter(2) without entering the scheduler. It is for calls that
-// do not wait: a blocked call would hold its P. With uint32 arguments the compiler
-// would not inline it.
+// do not wait: a blocked call would hold its P. The caller counts it with [RawCalls]. With
+// uint32 arguments the compiler would not inline it.
 func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 	if Faulty {
 		n, submit, _, errno := hookedEnter(fd, uint32(toSubmit), 0, uint32(flags), nil)
@@ -63,7 +63,6 @@ func EnterRaw(fd int, toSubmit, flags uintptr) (int, syscall.Errno) {
 		}
 		toSubmit = uintptr(submit)
 	}
-	WakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, 0, flags, 0, 0)
 	return int(n), errno
 }
@@ -78,7 +77,6 @@ func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Err
 		}
 		toSubmit, minComplete = uintptr(submit), uintptr(wait)
 	}
-	WakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(fd), toSubmit, minComplete, flags, 0, 0)
 	return int(n), errno
 }
@@ -97,8 +95,27 @@ const quietCalls = 256
 // 10 ms.
 func WakeMonitor() {
 	if rand.Uint32()%quietCalls == 0 {
-		_, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0)
+		wakeMonitor()
 	}
+}
+
+func wakeMonitor() { _, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0) }
+
+// RawCalls is [WakeMonitor] for calls that one goroutine at a time makes. It counts them: a random
+// number takes a twentieth of the time of a no-op. The zero value is ready for use.
+type RawCalls struct{ n uint32 }
+
+// Next is called before each of the calls.
+func (c *RawCalls) Next() {
+	if c.due() {
+		wakeMonitor()
+	}
+}
+
+// due reports whether the next call is to wake the monitor, as one of quietCalls does.
+func (c *RawCalls) due() bool {
+	c.n++
+	return c.n%quietCalls == 0
 }
 
 // Register calls io_uring_register(2).
