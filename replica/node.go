@@ -1078,16 +1078,23 @@ func checkName(name string) error {
 	return nil
 }
 
-// emptyDatabase makes a database without tables that is in WAL mode.
+// emptyDatabases has the pages of emptyDatabase by the options, whose page size is not 0.
+var emptyDatabases sync.Map
+
+// emptyDatabase returns a database without tables that is in WAL mode. The pages are read-only:
+// all databases with the same options begin with them.
 func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
+	if o.PageSize == 0 {
+		o.PageSize = 4096
+	}
+	if made, ok := emptyDatabases.Load(o); ok {
+		return uint32(o.PageSize), made.([]byte), nil
+	}
 	dir, err := os.MkdirTemp("", "ringside-replica-")
 	if err != nil {
 		return 0, nil, err
 	}
 	defer os.RemoveAll(dir)
-	if o.PageSize == 0 {
-		o.PageSize = 4096
-	}
 	vacuum := "NONE"
 	if o.AutoVacuum {
 		vacuum = "INCREMENTAL"
@@ -1107,6 +1114,7 @@ func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
 	if len(pages) < o.PageSize || len(pages)%o.PageSize != 0 || binary.BigEndian.Uint16(pages[16:]) != uint16(o.PageSize&0xffff|o.PageSize>>16) {
 		return 0, nil, fmt.Errorf("replica: page size %d is not a power of two between 512 and 65536", o.PageSize)
 	}
+	emptyDatabases.Store(o, pages)
 	return uint32(o.PageSize), pages, nil
 }
 
