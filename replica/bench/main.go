@@ -476,13 +476,14 @@ func (r *results) idle() error {
 	if err := c.level(); err != nil {
 		return err
 	}
-	time.Sleep(*duration)
+	// So many entries cause a snapshot, within 40 s.
+	time.Sleep(max(*duration, time.Minute))
 	before, err := c.cpu()
 	if err != nil {
 		return err
 	}
 	begin = time.Now()
-	time.Sleep(3 * *duration)
+	time.Sleep(max(3**duration, 30*time.Second))
 	after, err := c.cpu()
 	if err != nil {
 		return err
