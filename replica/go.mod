@@ -9,6 +9,7 @@ require (
 	github.com/hashicorp/raft-boltdb/v2 v2.2.2
 	github.com/hashicorp/raft-wal v0.4.0
 	github.com/ncruces/go-sqlite3 v0.35.6
+	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304
 	github.com/ringside-io/ringside v0.1.0
 	github.com/ringside-io/ringside/sqlitevfs v0.1.0
 )
@@ -28,7 +29,6 @@ require (
 	github.com/hashicorp/golang-lru v1.0.2 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.14 // indirect
-	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
 	go.etcd.io/bbolt v1.3.6 // indirect
 	golang.org/x/exp v0.0.0-20220827204233-334a2380cb91 // indirect
