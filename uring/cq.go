@@ -58,7 +58,7 @@ func (c CQE) BufferID() uint16 { return uint16(c.Flags >> abi.IORING_CQE_BUFFER_
 func (r *Ring) Reap(dst []CQE) int {
 	n := r.cq.drain(dst)
 	if n == 0 || r.setup&SetupSQPoll != 0 {
-		sys.WakeMonitor() // the caller may be busy without a system call
+		r.cq.calls.Next() // the caller may be busy without a system call
 	}
 	if n == len(dst) || !r.flushNeeded() {
 		return n
