@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// These are the limits of a choice.
+// These are the limits of a choice. docs/grouplog.md has the measurements behind them.
 const (
 	// minSample is the least number of measured commits. minTurns is the least number per
 	// concurrent commit.
