@@ -96,6 +96,57 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestReadersDuringRestore reads on the followers while a database is restored in parts. One of
+// the followers is restarted between the parts, and fetches the database. A reader sees no database, or
+// all of it.
+func TestReadersDuringRestore(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	const rows = 8
+	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE whole(rows)", fmt.Sprintf("INSERT INTO whole VALUES(%d)", rows), "CREATE TABLE t(x)")
+	for range rows {
+		execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(randomblob(1000000))")
+	}
+	dir := filepath.Join(t.TempDir(), "backup")
+	must(t, c.leader().Backup(ctx, dir))
+
+	fresh := newNeighbour(c)
+	leader, followers := fresh.leader(), fresh.followers()
+	read := func(n *Node) (seen bool) {
+		db, err := n.Open("db", Stale(-1))
+		must(t, err)
+		defer db.Close()
+		var got string
+		if err := db.QueryRowContext(ctx, "SELECT (SELECT rows FROM whole) || ' ' || (SELECT count(*) FROM t) || ' ' || (SELECT sum(length(x)) FROM t)").Scan(&got); err != nil {
+			return false
+		}
+		if want := fmt.Sprintf("%d %[1]d %[1]d000000", rows); got != want {
+			t.Errorf("a reader saw %q, want %q", got, want)
+		}
+		return true
+	}
+	for _, n := range followers {
+		if read(n) {
+			t.Error("read before the restore")
+		}
+	}
+	restored := make(chan error, 1)
+	go func() { restored <- leader.Restore(ctx, dir) }()
+	again := followers[1].ID()
+	until(t, "a follower has parts", func() bool {
+		parts, _ := os.ReadDir(filepath.Join(followers[1].opts.Dir, "staging"))
+		return len(parts) > 0 || read(followers[1])
+	})
+	fresh.stop(again)
+	followers[1] = fresh.start(again)
+	for _, n := range followers {
+		until(t, "a follower has the database", func() bool { return read(n) })
+	}
+	must(t, <-restored)
+	fresh.judge()
+}
+
 func noParts(t *testing.T, c *cluster) {
 	t.Helper()
 	for _, n := range c.all() {
