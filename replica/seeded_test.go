@@ -24,7 +24,9 @@ func TestSeededBugs(t *testing.T) {
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)")
 			if p == bugEarlyAck {
-				for _, n := range c.followers() {
+				followers := c.followers()
+				caughtUp(t, leader, "db", followers...) // with the table
+				for _, n := range followers {
 					c.stop(n.ID())
 				}
 			}

@@ -63,7 +63,7 @@ func TestTheRestOfATableIsFetched(t *testing.T) {
 			t.Errorf("%d pages fetched for a fiftieth of %d, at row %d", n, leaves, at)
 		}
 		if n := c.unread(); at > rows*2/5 && at < rows*3/5 && n < leaves/5 {
-			t.Errorf("%d pages of %d fetched ahead at row %d", n, leaves, at)
+			t.Errorf("%d pages of %d fetched ahead at row %d: %+v", n, leaves, at, statsOf(path))
 		}
 	}
 	c.to(rows)

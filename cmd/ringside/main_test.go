@@ -275,9 +275,19 @@ func TestJSONOnStandardOutput(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
+// TestSkippedRunStillWritesItsReasons: a file that cannot be measured is an error, and a run without
+// anything to measure is a result.
 func TestSkippedRunStillWritesItsReasons(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.json")
-	r := runProgram(t, "bench", "file", "--path", filepath.Join(t.TempDir(), "missing"), "--json", out)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := runProgram(t, "bench", "file", "--path", empty); r.code != exitFailure || !strings.HasSuffix(r.stderr, "/empty is empty: name a file or a block device that can be read\n") {
+		t.Errorf("exit %d, %q", r.code, r.stderr)
+	}
+	t.Setenv("PATH", t.TempDir()) // without mkfs.xfs there is no fast device
+	r := runProgram(t, "bench", "file", "--fast=only", "--json", out)
 	b, err := os.ReadFile(out)
 	var doc report.Document
 	if err == nil {

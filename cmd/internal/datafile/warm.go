@@ -58,5 +58,9 @@ func SizeOf(path string) (int64, error) {
 	if mode := info.Mode(); !mode.IsRegular() && mode&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
 		return 0, fmt.Errorf("%s is neither a regular file nor a block device", path)
 	}
-	return f.Seek(0, io.SeekEnd)
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil && size == 0 {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	return size, err
 }
