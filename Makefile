@@ -31,9 +31,9 @@ UNRACED = -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
 test: export GORACE ?= atexit_sleep_ms=0
 # Four packages at a time: together the tests wait about as long as they compute.
 test: ## all tests of all modules, with the race detector where there is a C compiler (vet is part of lint)
-	@race=-race; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
+	@race='-race $(UNRACED)'; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
 	  echo "make test: the race detector is left out, which needs a C compiler: $$(echo "$$why" | tail -n 1)"; fi; \
-	set -x; $(GO) test -p 4 $$race '$(UNRACED)' $(QUICK) -timeout 600s $(PKGS)
+	set -x; $(GO) test -p 4 $$race $(QUICK) -timeout 600s $(PKGS)
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
