@@ -121,7 +121,7 @@ func parseSize(text string) (int64, error) {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) && ok && n > 0, err == nil && n > math.MaxInt64>>shift:
-		return 0, fmt.Errorf("%q: must be at most %d bytes", text, math.MaxInt64)
+		return 0, fmt.Errorf("%q: must be at most %d bytes", text, int64(math.MaxInt64))
 	case err != nil || !ok || n < 0:
 		return 0, fmt.Errorf("%q: must be a number of bytes, or a number with K, M, G or T", text)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,9 @@ import (
 // answer on a connection of package net.
 func Run(t *testing.T, serve func(over *atomic.Bool) (address string)) {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
 	const variable = "RINGSIDE_BUSYTEST"
 	if os.Getenv(variable) != "" {
 		answer(t, serve)
