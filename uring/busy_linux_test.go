@@ -15,6 +15,7 @@ import (
 
 // TestRawSubmitsKeepTheNetwork has a goroutine use a ring by raw calls only.
 func TestRawSubmitsKeepTheNetwork(t *testing.T) {
+	ringtest.NeedRing(t)
 	for _, test := range []struct {
 		name  string
 		enter func(*uring.Ring) (int, error)
