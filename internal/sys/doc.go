@@ -19,7 +19,7 @@
 // locks that the kernel holds for a short time and page faults of the program's own memory.
 // O_NONBLOCK is no sufficient reason: it belongs to the open file, and every process that shares
 // the file can clear it. A goroutine that makes raw calls only would let the runtime's monitor
-// sleep: see WakeMonitor and RawCalls. This is the list of all raw calls of the tree, with the
+// sleep: see wakeMonitor and RawCalls. This is the list of all raw calls of the tree, with the
 // function that makes each; internal/testing/lint.TestRawCallsHaveReasons compares.
 //
 //	internal/sys.SockRecv  recvfrom  MSG_DONTWAIT is added there; longer copies tell the scheduler

@@ -62,7 +62,7 @@ func EpollPollSockets(ep int, events []EpollEvent) (int, syscall.Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	WakeMonitor()
+	wakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep),
 		uintptr(SlicePointer(events)), uintptr(len(events)), 0, 0, 0)
 	return int(n), errno

@@ -22,7 +22,7 @@ func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	}
 	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
 	iov.SetLen(len(p))
-	WakeMonitor()
+	wakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,
 		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
 	return int(n), errno
@@ -42,7 +42,7 @@ func PreadvNoWait(fd int, bufs [][]byte, limit int, off int64) (int, syscall.Err
 		part.SetLen(len(p))
 		iov = append(iov, part)
 	}
-	WakeMonitor()
+	wakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)),
 		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
 	return int(n), errno

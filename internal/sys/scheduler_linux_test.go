@@ -10,7 +10,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/busytest"
 )
 
-// TestRawCallsKeepTheNetwork has a goroutine make raw calls only. See WakeMonitor.
+// TestRawCallsKeepTheNetwork has a goroutine make raw calls only. See wakeMonitor.
 func TestRawCallsKeepTheNetwork(t *testing.T) {
 	busytest.Run(t, func(over *atomic.Bool) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

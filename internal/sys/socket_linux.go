@@ -36,7 +36,7 @@ func SockRecv(fd int, p []byte, flags int) (int, syscall.Errno) {
 		n, _, errno := syscall.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 		return result(n, errno), errno
 	}
-	WakeMonitor()
+	wakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 	return result(n, errno), errno
 }
@@ -53,7 +53,7 @@ func SockSend(fd int, p []byte, flags int) (int, syscall.Errno) {
 		n, _, errno := syscall.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 		return result(n, errno), errno
 	}
-	WakeMonitor()
+	wakeMonitor()
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(SlicePointer(p)), uintptr(len(p)), uintptr(flags), 0, 0)
 	return result(n, errno), errno
 }
@@ -232,7 +232,7 @@ func SockRecvMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 	}
 	flags |= unix.MSG_DONTWAIT
 	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
-		WakeMonitor()
+		wakeMonitor()
 		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0].hdr)), uintptr(flags))
 		if errno != 0 {
 			return 0, errno
@@ -255,7 +255,7 @@ func SockSendMany(fd int, msgs []SockMsg, flags int) (int, syscall.Errno) {
 	}
 	flags |= unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	if len(msgs) == 1 && msgs[0].hdr.Iov.Len <= sockCallBlocked {
-		WakeMonitor()
+		wakeMonitor()
 		n, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0].hdr)), uintptr(flags))
 		if errno != 0 {
 			return 0, errno

@@ -30,9 +30,6 @@ func Enter(int, uint32, uint32, uint32, unsafe.Pointer, uintptr) (int, syscall.E
 	return -1, noSys
 }
 
-// WakeMonitor does nothing: there are no raw calls.
-func WakeMonitor() {}
-
 // RawCalls counts nothing.
 type RawCalls struct{}
 

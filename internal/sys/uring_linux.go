@@ -81,34 +81,33 @@ func EnterRawFor(fd int, toSubmit, minComplete, flags uintptr) (int, syscall.Err
 	return int(n), errno
 }
 
-// quietCalls is the mean number of calls of WakeMonitor between two that wake the monitor.
+// quietCalls is the mean number of calls of wakeMonitor between two that wake the monitor.
 const quietCalls = 256
 
-// WakeMonitor is called before whatever a goroutine may repeat for long without entering the
-// scheduler: raw system calls, and completions or functions of a loop that needs no system call.
-// One of many calls enters the scheduler.
+// wakeMonitor is called before whatever a goroutine may repeat for long without entering the
+// scheduler. One of many calls enters the scheduler.
 //
 // While all Ps are idle, the runtime's monitor sleeps for up to a minute, and a thread waits for
 // network events. If that thread gets one goroutine, and the goroutine then stays busy without
 // entering the scheduler, no thread looks for network events, and all other goroutines wait. Any
 // system call through the scheduler wakes the monitor (entersyscall of Go 1.26), which looks every
 // 10 ms.
-func WakeMonitor() {
+func wakeMonitor() {
 	if rand.Uint32()%quietCalls == 0 {
-		wakeMonitor()
+		enterScheduler()
 	}
 }
 
-func wakeMonitor() { _, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0) }
+func enterScheduler() { _, _, _ = syscall.Syscall(unix.SYS_GETTID, 0, 0, 0) }
 
-// RawCalls is [WakeMonitor] for calls that one goroutine at a time makes. It counts them: a random
+// RawCalls is wakeMonitor for calls that one goroutine at a time makes. It counts them: a random
 // number takes a twentieth of the time of a no-op. The zero value is ready for use.
 type RawCalls struct{ n uint32 }
 
 // Next is called before each of the calls.
 func (c *RawCalls) Next() {
 	if c.due() {
-		wakeMonitor()
+		enterScheduler()
 	}
 }
 
