@@ -93,12 +93,15 @@ func (pf *prefetcher) forget() {
 	pf.table.reset()
 }
 
+// readCached is preadNoWait, except in tests.
+var readCached = preadNoWait
+
 // readAt reads for SQLite: from the page cache if it has all bytes, otherwise from the disk.
 func (pf *prefetcher) readAt(p []byte, off int64) (int, error) {
 	if !pf.on {
 		return pf.f.File.ReadAt(p, off)
 	}
-	n, errno := preadNoWait(pf.f.fd, p, off)
+	n, errno := readCached(pf.f.fd, p, off)
 	if errno == 0 && n == len(p) {
 		if len(p) == pf.page {
 			pf.hit(p, off)

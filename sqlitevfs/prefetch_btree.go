@@ -196,7 +196,7 @@ func (pf *prefetcher) below(dst []uint32, page uint32) []uint32 {
 	if len(pf.buf) != pf.page {
 		pf.buf = make([]byte, pf.page)
 	}
-	n, errno := preadNoWait(pf.f.fd, pf.buf, int64(page-1)*int64(pf.page))
+	n, errno := readCached(pf.f.fd, pf.buf, int64(page-1)*int64(pf.page))
 	if errno != 0 || n != pf.page {
 		return dst
 	}
