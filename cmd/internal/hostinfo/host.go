@@ -63,6 +63,12 @@ const tooBusy = 0.25
 // for 0.3 seconds. The caller should do nothing during that time.
 func Spoilers() []string { return spoilers() }
 
+// Stolen begins to observe the processors of a virtual machine. The function that it returns returns
+// the share of their time since then in which they had work and the host ran something else: the
+// field "steal" of proc_stat(5). It is 0 where unknown. Spoilers cannot see it: an idle machine has
+// none.
+func Stolen() func() float64 { return stolen() }
+
 // BuildInfo identifies the source of this program.
 type BuildInfo struct {
 	// Version is the module's version, "(devel)" for a build from a work tree.

@@ -99,7 +99,19 @@ func busyShare(window time.Duration) (float64, bool) {
 	return 1 - float64(after.idle-before.idle)/float64(total), true
 }
 
-type cpuTime struct{ idle, total int64 }
+func stolen() func() float64 {
+	before, ok1 := jiffies("/proc/stat")
+	return func() float64 {
+		after, ok2 := jiffies("/proc/stat")
+		total := after.total - before.total
+		if !ok1 || !ok2 || total <= 0 {
+			return 0
+		}
+		return float64(after.stolen-before.stolen) / float64(total)
+	}
+}
+
+type cpuTime struct{ idle, stolen, total int64 }
 
 // jiffies parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
 // steal; see proc_stat(5). Waiting for a device counts as idle time.
@@ -119,8 +131,11 @@ func jiffies(path string) (t cpuTime, ok bool) {
 			return t, false
 		}
 		t.total += n
-		if i == 3 || i == 4 {
+		switch i {
+		case 3, 4:
 			t.idle += n
+		case 7:
+			t.stolen = n
 		}
 	}
 	return t, true

@@ -51,8 +51,8 @@ func TestSpoilers(t *testing.T) {
 }
 
 func TestJiffies(t *testing.T) {
-	path := filepath.Join(tree(t, map[string]string{"stat": "cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1\n"}), "stat")
-	if got, ok := jiffies(path); !ok || got != (cpuTime{idle: 850, total: 1000}) {
+	path := filepath.Join(tree(t, map[string]string{"stat": "cpu  90 0 50 800 50 0 0 10 0 0\ncpu0 1 1 1 1 1 1 1 1\n"}), "stat")
+	if got, ok := jiffies(path); !ok || got != (cpuTime{idle: 850, stolen: 10, total: 1000}) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 	if _, ok := jiffies(path + "x"); ok {

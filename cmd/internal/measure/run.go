@@ -229,18 +229,21 @@ func (r *round) sum() Sample {
 	return s
 }
 
-// Interleave runs each engine in turn, A B A B, pairs times, and returns the results in the order
-// of engines. The i-th results of all engines form one pair. It stops at the first error.
+// Interleave runs each engine in turn, pairs times, and returns the results in the order of engines.
+// The i-th results of all engines form one pair. Each pair begins with the engine after the one with
+// which the last pair began (A B C, B C A, C A B), so that no engine is always far from the first.
+// It stops at the first error.
 func Interleave[T any](ctx context.Context, pairs int, engines []string,
 	run func(ctx context.Context, engine string, pair int) (T, error),
 ) ([][]T, error) {
 	results := make([][]T, len(engines))
 	for pair := range pairs {
-		for i, engine := range engines {
+		for i := range engines {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			r, err := run(ctx, engine, pair)
+			i = (i + pair) % len(engines)
+			r, err := run(ctx, engines[i], pair)
 			if err != nil {
 				return nil, err
 			}

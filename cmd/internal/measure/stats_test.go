@@ -5,6 +5,7 @@ package measure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -54,17 +55,17 @@ func TestRatioIsTakenPairByPair(t *testing.T) {
 
 func TestInterleave(t *testing.T) {
 	var order []string
-	got, err := Interleave(t.Context(), 3, []string{"a", "b"},
-		func(_ context.Context, engine string, pair int) (int, error) {
+	got, err := Interleave(t.Context(), 4, []string{"a", "b", "c"},
+		func(_ context.Context, engine string, pair int) (string, error) {
 			order = append(order, engine)
-			return pair, nil
+			return fmt.Sprint(engine, pair), nil
 		})
-	if err != nil || strings.Join(order, "") != "ababab" {
+	if err != nil || strings.Join(order, "") != "abcbcacababc" {
 		t.Errorf("got order %v, error %v", order, err)
 	}
-	for i, results := range got {
-		if !slices.Equal(results, []int{0, 1, 2}) {
-			t.Errorf("engine %d: pairs %v", i, results)
+	for i, engine := range []string{"a", "b", "c"} {
+		if want := []string{engine + "0", engine + "1", engine + "2", engine + "3"}; !slices.Equal(got[i], want) {
+			t.Errorf("engine %s: %v, want %v", engine, got[i], want)
 		}
 	}
 }

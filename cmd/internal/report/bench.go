@@ -240,6 +240,7 @@ func (r *Run) Add(other *Run) {
 		}
 	}
 	h.Looks = max(h.Looks, o.Looks)
+	h.Stolen = max(h.Stolen, o.Stolen)
 	h.Seed, h.DurationMs = cmp.Or(h.Seed, o.Seed), cmp.Or(h.DurationMs, o.DurationMs)
 }
 

@@ -235,6 +235,19 @@ func TestTableGolden(t *testing.T) {
 	}
 }
 
+// TestStolenTime checks that a report names the time that a host took from a virtual machine.
+func TestStolenTime(t *testing.T) {
+	for share, want := range map[float64]string{0: "", .01: "", .25: "host:     took 25 % of this virtual machine's time: "} {
+		var b strings.Builder
+		if err := (Host{Stolen: share}).WriteHeader(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.Contains(got, want) || (want == "") == strings.Contains(got, "host:") {
+			t.Errorf("%v: %q", share, got)
+		}
+	}
+}
+
 func TestSectionNamesAllParameters(t *testing.T) {
 	c := Cell{Suite: "file", Workload: "batch", Params: Params{"block": 4096, "cache": "direct", "goroutines": 1, "count": 128}}
 	for got, want := range map[string]string{

@@ -62,6 +62,9 @@ type Host struct {
 	Looks int `json:"looks,omitempty"`
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
+	// Stolen is the share of the processors' time in which this virtual machine had work and its host
+	// ran something else. 0 can mean that it is unknown.
+	Stolen float64 `json:"stolen,omitempty"`
 }
 
 // Storage is a place where files were measured.

@@ -194,6 +194,9 @@ func joinAnd(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
+// maxStolen is the share of stolen time from which on results are affected.
+const maxStolen = 0.02
+
 // Fact is one circumstance of a run.
 type Fact struct{ Name, Value string }
 
@@ -237,6 +240,9 @@ func (h Host) Facts() []Fact {
 		method += fmt.Sprintf(" of %.0f ms", h.DurationMs)
 	}
 	add("method", method, "medians", fmt.Sprintf("seed %d", h.Seed))
+	if h.Stolen >= maxStolen {
+		add("host", fmt.Sprintf("took %.0f %% of this virtual machine's time: take differences below 10 %% for noise, and measure again when it is less busy", 100*h.Stolen))
+	}
 	return out
 }
 

@@ -136,7 +136,7 @@ func TestAppendCells(t *testing.T) {
 	}
 	want := []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 	for i, j := range w.jobs[1:] {
-		if j.Engine != want[i%3] || j.Append.Record != 128 || j.Append.Seed != opts.Seed+uint64(i/3%2) {
+		if j.Engine != inTurn(i, opts.Pairs, want...) || j.Append.Record != 128 || j.Append.Seed != opts.Seed+uint64(i/3%2) {
 			t.Fatalf("round %d: %+v of %+v", i, j, j.Append)
 		}
 	}

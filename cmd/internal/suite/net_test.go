@@ -110,7 +110,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 		return e == echo.NameParked || e == echo.NameEpoll || e == echo.NameBlocking || clone.Is(e)
 	})
 	for i, j := range w.jobs[:6*7*5] {
-		if w.setups[i] != (echo.Setup{Engine: brief[i%7]}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
+		if w.setups[i] != (echo.Setup{Engine: inTurn(i, 5, brief...)}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
 			t.Fatalf("round %d: %+v %+v", i, w.setups[i], j)
 		}
 	}

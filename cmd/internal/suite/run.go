@@ -132,6 +132,8 @@ const looks = 4
 
 // measure runs all points, then repeats the undecided ones.
 func (r *runner) measure(ctx context.Context, points []point) error {
+	stolen := hostinfo.Stolen()
+	defer func() { r.run.Host.Stolen = stolen() }()
 	rounds, began := 0, time.Now()
 	for _, p := range points {
 		rounds += r.timing.Pairs * len(p.engines)

@@ -150,6 +150,12 @@ func TestRepeatingDecides(t *testing.T) {
 	}
 }
 
+// inTurn returns the engine of the i-th round of points of so many pairs; see measure.Interleave.
+func inTurn(i, pairs int, engines ...string) string {
+	pair := i / len(engines) % pairs
+	return engines[(i+pair)%len(engines)]
+}
+
 func TestRepeatStops(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 16))
 	for name, tc := range map[string]struct {

@@ -97,7 +97,7 @@ func TestFileMeasuresTheDefaultGrid(t *testing.T) {
 	}
 	for i, j := range rounds {
 		pair := i / 2 % 5
-		want := []string{engine.NameOS, engine.NameRingside}[i%2]
+		want := inTurn(i, 5, engine.NameOS, engine.NameRingside)
 		if j.Engine != want || j.RandRead.Seed != opts.Seed+uint64(pair) || *j.RandRead.Content != opts.Seed {
 			t.Fatalf("round %d: engine %s, seed %d", i, j.Engine, j.RandRead.Seed)
 		}

@@ -76,7 +76,7 @@ func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 		{Source: "wake"},
 	}
 	for i, j := range w.jobs {
-		if j.Engine != watchEngines[i%2] || *j.Watch != cells[i/10] || j.Suite != "watch" || j.Workload != "events" ||
+		if j.Engine != inTurn(i, 5, watchEngines...) || *j.Watch != cells[i/10] || j.Suite != "watch" || j.Workload != "events" ||
 			j.Measure != 200*time.Millisecond || j.Warm <= 0 {
 			t.Fatalf("round %d: %+v of %+v", i, j, *j.Watch)
 		}
@@ -112,7 +112,7 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 			want.Client = webclient.NameABKeep
 		}
 		if j.HTTP == nil || j.HTTP.Ask != want || j.Suite != "watch" || j.Workload != "http" ||
-			j.Engine != watchEngines[i%2] || j.Watch != nil {
+			j.Engine != inTurn(i, 2, watchEngines...) || j.Watch != nil {
 			t.Fatalf("round %d: %+v", i, j)
 		}
 	}
