@@ -120,8 +120,9 @@ func (f FileSystem) Mount(d *Disk, dir string) error {
 	return os.NewSyscallError("mount", unix.Mount(d.Device(), dir, f.Type, unix.MS_NOATIME, f.Options))
 }
 
-// Unmount unmounts a directory. It waits a moment for processes that have just ended and whose
-// files the kernel has not closed yet.
+// Unmount unmounts a directory. It waits up to ten seconds while files are in use: the kernel closes
+// those of a process that has just ended, and drops the last reference to a file that a ring has
+// used, a little later.
 func Unmount(dir string) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		err := unix.Unmount(dir, 0)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ringside-io/ringside/referees/blockdisk"
 )
 
 // mountOrSkip mounts a file system until the test ends, or skips the test if the kernel does not
@@ -21,10 +23,21 @@ func mountOrSkip(t testing.TB, kind, source, dir, options string) {
 		t.Skipf("needs the right to mount %s: %v", kind, err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount %s: %v", kind, err)
+		if err := blockdisk.Unmount(dir); err != nil {
+			t.Errorf("%s: %v; open: %v", kind, err, openBelow(dir))
 		}
 	})
+}
+
+// openBelow returns the paths below dir that this process has open.
+func openBelow(dir string) (paths []string) {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, l := range links {
+		if path, err := os.Readlink(l); err == nil && strings.HasPrefix(path, dir) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // tmpfs returns an empty directory in memory.
