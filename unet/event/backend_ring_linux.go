@@ -495,17 +495,13 @@ func (l *ringLoop) complete(e uring.CQE) {
 
 // canceled handles the completion of a cancellation. A cancellation that found nothing,
 // or came while the operation was being executed (EALREADY), is repeated after a pause
-// until the operation has ended. So is one of all operations while a worker thread may
-// execute one: the kernel counts it as found, and it may wait again afterwards.
+// until the operation has ended. So is one of all operations, whatever it found: the kernel
+// counts an operation that a worker thread executes as found, and before Linux 6.9 does not
+// find one that another thread retries at that moment. Either may wait again afterwards.
 func (l *ringLoop) canceled(e uring.CQE) {
-	found := e.Res >= 0
-	if e.UserData>>kindShift == kindCancelAll {
-		found = e.Res > 0
+	if e.Res < 0 || e.UserData>>kindShift == kindCancelAll && l.find(e.UserData) != nil {
+		l.delay(func() { l.cancelAgain(e.UserData) })
 	}
-	if c := l.find(e.UserData); found && (c == nil || !c.bstate.offloaded) {
-		return
-	}
-	l.delay(func() { l.cancelAgain(e.UserData) })
 }
 
 // cancelAgain repeats a cancellation if its operation has not ended.
@@ -640,7 +636,7 @@ func (l *ringLoop) output(c *Conn) {
 	if p := c.out.front(); p != nil {
 		c.out.busy = true
 		e := l.sqe().Send(uring.Fd(k.fd), p, syscall.MSG_NOSIGNAL|syscall.MSG_WAITALL).SetUserData(k.tag(kindSend))
-		if k.offloaded = offload; offload {
+		if offload {
 			e.SetFlags(uring.SQEAsync)
 		} else {
 			l.bytes += len(p)
@@ -671,6 +667,7 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	want := c.wantsInput()
 	draining := l.leaving && !k.drained
 	switch {
+	case k.ending: // end cancels all operations
 	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept != nil):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv)).SetUserData(k.tag(kindCancel))
@@ -859,11 +856,14 @@ func (l *ringLoop) packetCompleted(e uring.CQE) {
 			s.notifyAndUnlock()
 		}
 	case kindPacketCancel:
-		// A cancellation that found nothing, or came while the operation was being
-		// executed, is repeated until the operation has ended.
-		if s != nil && (s.armed || s.polled) && e.Res <= 0 && (e.Res < 0 || s.ending) {
-			s.canceling, s.ending = false, false
-			s.notify()
+		// It is repeated as that of a connection; see canceled.
+		if s != nil && (e.Res < 0 || s.ending) {
+			l.delay(func() {
+				if l.findSocket(e.UserData) == s && (s.armed || s.polled) {
+					s.canceling, s.ending = false, false
+					s.notify()
+				}
+			})
 		}
 	}
 }

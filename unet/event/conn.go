@@ -800,7 +800,6 @@ type backendState struct {
 	marked      bool         // the loop will process the connection
 	drained     bool         // Shutdown: all that had arrived was delivered
 	oneShot     bool         // the receive ends after one completion
-	offloaded   bool         // a worker thread makes the last send
 	bulk        bool         // the peer sends much
 	mayHaveMore bool         // plain calls may receive more
 	discard     bool         // Shutdown: later data are dropped

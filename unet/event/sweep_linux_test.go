@@ -581,10 +581,25 @@ func sweptShutdown(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptAbort aborts connections at once.
+// sweptAbort aborts connections that receive and send.
 func sweptAbort(o Options) func(*faultsweep.Trial) {
+	p := make([]byte, 16<<20) // more than sockets hold
+	o.WriteLimit = 1 << 30
 	return func(t *faultsweep.Trial) {
-		h := Handler{OnData: func(c *Conn, _ []byte) { c.Abort() }}
+		var lent, returned atomic.Int64
+		var sender atomic.Pointer[Conn]
+		h := Handler{OnData: func(c *Conn, _ []byte) {
+			sender.Store(c)
+			if c.Value() != nil {
+				c.Abort()
+				return
+			}
+			c.SetValue(true)
+			lent.Add(1)
+			if err := c.WriteFunc(p, func(error) { returned.Add(1) }); err != nil {
+				t.Errorf("WriteFunc: %v", err)
+			}
+		}}
 		server(t, o, h, func(s *sweptServer) {
 			c := s.dial()
 			if c == nil {
@@ -592,12 +607,27 @@ func sweptAbort(o Options) func(*faultsweep.Trial) {
 			}
 			defer c.Close()
 			_, _ = c.Write([]byte("x"))
-			n, err := c.Read(make([]byte, 1))
-			var ne net.Error
-			if n != 0 || err == nil || errors.As(err, &ne) && ne.Timeout() {
-				t.Errorf("the client of a connection that was aborted: %d, %v", n, err)
+			if _, err := c.Read(make([]byte, 1)); err != nil { // the server sends
+				s.lost("read", err)
+				return
 			}
+			last := -1
+			t.Await("the sockets are full", func() bool {
+				full := sender.Load().Pending() == last
+				last = sender.Load().Pending()
+				time.Sleep(3 * time.Millisecond) // not to win a race: otherwise the operation may end by itself
+				return full
+			})
+			_, _ = c.Write([]byte("x"))
+			t.Await("the connection is closed", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.closed > 0
+			})
 		})
+		if l, r := lent.Load(), returned.Load(); l != r {
+			t.Errorf("memory was passed %d times and returned %d times", l, r)
+		}
 	}
 }
 

@@ -20,23 +20,32 @@ func (k *Kernel) cancel(by *op) int32 {
 	if by.e.OpFlags&other != 0 {
 		among = k.live.all
 	}
-	found, result := int32(0), -int32(syscall.ENOENT)
-	for _, o := range slices.Clone(among) {
-		if o.ring != by.ring || o == by || o.state == linked || o.state == over || !o.matches(&by.e) {
-			continue
+	among = slices.DeleteFunc(slices.Clone(among), func(o *op) bool {
+		return o.ring != by.ring || o == by || o.state == linked || o.state == over || !o.matches(&by.e)
+	})
+	if !all {
+		if len(among) == 0 {
+			return -int32(syscall.ENOENT)
 		}
-		res := k.cancelOne(o, by, d)
-		if !all {
-			return res
+		return k.cancelOne(among[0], by, d)
+	}
+	if n := len(among); n > 1 && by.effect.lost && by.effect.errno != syscall.EALREADY {
+		// Before Linux 6.9 an operation that another thread retries at this moment is in no list.
+		missed := 0
+		if by.effect.errno == syscall.ENOENT {
+			missed = n - 1
 		}
-		if res == 0 {
+		k.note("lost cancel", among[missed], 0)
+		among = slices.Delete(among, missed, missed+1)
+		by.effect.lost, by.effect.errno = false, 0
+	}
+	found := int32(0)
+	for _, o := range among {
+		if k.cancelOne(o, by, d) == 0 {
 			found++
 		}
 	}
-	if all {
-		return found
-	}
-	return result
+	return found
 }
 
 // cancelOne is cancel for one operation.
