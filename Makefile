@@ -109,7 +109,7 @@ SUITES   ?= ./referees/...
 referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=brief for what CI runs
 	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m $(SUITES)
 
-scenarios: ## half a million operations of seeded scenarios, without the race detector; test has as many with it
+scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
 	$(GO) test -count=1 ./internal/testing/stress -run 'TestScenarios$$'
 
 .PHONY: unprivileged

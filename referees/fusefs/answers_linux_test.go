@@ -289,8 +289,8 @@ func TestFileSystems(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Setenv("TMPDIR", kind.mount(t))
 			overModes(t, func(t *testing.T, s *ufile.System, mode string) {
-				if mode == "syscall" && os.Getenv("RINGSIDE_REFEREES") != "all" {
-					t.Skip("needs RINGSIDE_REFEREES=all: this mode makes the same system calls as os.File")
+				if testing.Short() && mode == "syscall" {
+					t.Skip("makes the same system calls as os.File: not with -short")
 				}
 				ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 					f, err := s.OpenFile(name, flag, perm)

@@ -221,8 +221,8 @@ func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int6
 // send before and after OnShutdown have no gap.
 func TestShutdownWhilePeersSend(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		for range ringtest.Rounds(2, 1) {
-			h, opened := goesOn(t, 1<<20, false)
+		for range ringtest.Rounds(4, 2) {
+			h, opened := goesOn(t, 4<<20, false)
 			s := start(t, h, o)
 			var wg sync.WaitGroup
 			const conns = 3
@@ -244,7 +244,7 @@ func TestShutdownWhilePeersSend(t *testing.T) {
 					}
 				})
 			}
-			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 1<<20 })
+			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 4<<20 })
 			ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 			if err := s.Shutdown(ctx); err != nil {
 				t.Errorf("shutdown: %v", err)

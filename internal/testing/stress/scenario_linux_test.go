@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 type environment struct {
 	name       string
 	size       Size
-	operations int64 // half a million in all
+	operations int64 // a million in all
 	settings   func(*rand.Rand) Settings
 	run        func(t *testing.T, s *Scenario) *Report
 	workers    int // how many run at the same time
@@ -42,16 +42,16 @@ func environments() []environment {
 	sim := func(t *testing.T, s *Scenario) *Report { return runSim(t, s, injected{}) }
 	side := runtime.GOMAXPROCS(0) // each simulation has its own clock, so that two do not disturb each other
 	all := []environment{
-		{"sim", Size{1500, 8}, 125_000, simSettings, sim, side},
-		{"broken", Size{100, 8}, 95_000, brokenSettings, sim, side},
+		{"sim", Size{1500, 8}, 250_000, simSettings, sim, side},
+		{"broken", Size{100, 8}, 190_000, brokenSettings, sim, side},
 	}
 	// The process has limits for descriptors and goroutines; each worker may need 17.
 	if !sys.Faulty {
-		return append(all, environment{"kernel", Size{300, 20}, 280_000, KernelSettings, runKernel, 1})
+		return append(all, environment{"kernel", Size{300, 20}, 560_000, KernelSettings, runKernel, 1})
 	}
 	return append(all,
-		environment{"kernel", Size{300, 20}, 210_000, KernelSettings, runKernel, 1},
-		environment{"faults", Size{300, 20}, 75_000, faultsSettings, runFaults, 1})
+		environment{"kernel", Size{300, 20}, 420_000, KernelSettings, runKernel, 1},
+		environment{"faults", Size{300, 20}, 150_000, faultsSettings, runFaults, 1})
 }
 
 // TestScenarios runs many seeds in each environment, with thousands of goroutines that use
