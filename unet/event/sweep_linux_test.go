@@ -581,20 +581,38 @@ func sweptShutdown(o Options) func(*faultsweep.Trial) {
 	}
 }
 
-// sweptAbort aborts connections that receive and send.
+// sweptAbort aborts connections at once.
 func sweptAbort(o Options) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
+		h := Handler{OnData: func(c *Conn, _ []byte) { c.Abort() }}
+		server(t, o, h, func(s *sweptServer) {
+			c := s.dial()
+			if c == nil {
+				return
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("x"))
+			n, err := c.Read(make([]byte, 1))
+			var ne net.Error
+			if n != 0 || err == nil || errors.As(err, &ne) && ne.Timeout() {
+				t.Errorf("the client of a connection that was aborted: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// sweptAbortBoth aborts connections that wait for data and for room to send.
+func sweptAbortBoth(o Options) func(*faultsweep.Trial) {
 	p := make([]byte, 16<<20) // more than sockets hold
 	o.WriteLimit = 1 << 30
 	return func(t *faultsweep.Trial) {
 		var lent, returned atomic.Int64
 		var sender atomic.Pointer[Conn]
 		h := Handler{OnData: func(c *Conn, _ []byte) {
-			sender.Store(c)
-			if c.Value() != nil {
+			if sender.Swap(c) != nil {
 				c.Abort()
 				return
 			}
-			c.SetValue(true)
 			lent.Add(1)
 			if err := c.WriteFunc(p, func(error) { returned.Add(1) }); err != nil {
 				t.Errorf("WriteFunc: %v", err)
@@ -611,12 +629,13 @@ func sweptAbort(o Options) func(*faultsweep.Trial) {
 				s.lost("read", err)
 				return
 			}
-			last := -1
-			t.Await("the sockets are full", func() bool {
-				full := sender.Load().Pending() == last
-				last = sender.Load().Pending()
-				time.Sleep(3 * time.Millisecond) // not to win a race: otherwise the operation may end by itself
-				return full
+			last, same := -1, 0
+			t.Await("the sockets are full", func() bool { // otherwise the send may end by itself
+				if n := sender.Load().Pending(); n != last {
+					last, same = n, 0
+				}
+				same++
+				return same > 50
 			})
 			_, _ = c.Write([]byte("x"))
 			t.Await("the connection is closed", func() bool {
@@ -680,6 +699,8 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "shutdown, netpoller", Syscalls: true, Run: sweptShutdown(netpoller), Opened: true, Most: 1},
 		{Name: "abort, thread", Syscalls: true, Run: sweptAbort(thread), Opened: true, Most: 1, Covers: "Conn.Abort"},
 		{Name: "abort, netpoller", Syscalls: true, Run: sweptAbort(netpoller), Opened: true, Most: 1},
+		{Name: "abort both, thread", Syscalls: true, Run: sweptAbortBoth(thread), Opened: true, Most: 1},
+		{Name: "abort both, netpoller", Syscalls: true, Run: sweptAbortBoth(netpoller), Opened: true, Most: 1},
 	}
 }
 

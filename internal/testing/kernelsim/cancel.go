@@ -30,7 +30,8 @@ func (k *Kernel) cancel(by *op) int32 {
 		return k.cancelOne(among[0], by, d)
 	}
 	if n := len(among); n > 1 && by.effect.lost && by.effect.errno != syscall.EALREADY {
-		// Before Linux 6.9 an operation that another thread retries at this moment is in no list.
+		// Before Linux 6.9 an operation that another thread retries at this moment is in no list:
+		// the newest one if the plan says ENOENT, the oldest one otherwise.
 		missed := 0
 		if by.effect.errno == syscall.ENOENT {
 			missed = n - 1

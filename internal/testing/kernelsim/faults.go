@@ -72,7 +72,7 @@ type Fault struct {
 	Late    bool          // its completion appears later than its end
 	Stale   bool          // its completion comes again
 	// Lost is for a cancellation or an update that reports Errno or success and has no
-	// effect, and for a linked timeout that fires without one.
+	// effect (one of all operations, unless Errno is EALREADY, misses one of them only), and for a linked timeout that fires without one.
 	Lost bool
 }
 
