@@ -74,9 +74,10 @@ func tryEvict(f *os.File, size int64) error {
 }
 
 // isCached reports whether a page can be read without waiting. The read that must not wait starts
-// one that waits, and on a fast disk finds what it has asked for. The page is therefore looked for by mincore first, which reads nothing. For a file that the caller may
-// not write, mincore can report every page as cached. If the file system does not support the check, its
-// type shows whether it is in memory.
+// one that waits, and on a fast disk finds what it has asked for. The page is therefore looked for
+// by mincore first, which reads nothing. For a file that the caller may not write, mincore can report
+// every page as cached. If the file system does not support the check, its type shows whether it is
+// in memory.
 func isCached(f *os.File, page []byte, off int64) (bool, error) {
 	if absent(f, off) {
 		return false, nil

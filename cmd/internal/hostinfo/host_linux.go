@@ -89,25 +89,31 @@ func busyWords(busy float64) string {
 
 // busyShare returns the share of all processors that processes use while this process waits.
 func busyShare(window time.Duration) (float64, bool) {
-	before, ok1 := jiffies("/proc/stat")
+	since := shares()
 	time.Sleep(window)
-	after, ok2 := jiffies("/proc/stat")
-	total := after.total - before.total
-	if !ok1 || !ok2 || total <= 0 {
-		return 0, false
-	}
-	return 1 - float64(after.idle-before.idle)/float64(total), true
+	idle, _, ok := since()
+	return 1 - idle, ok
 }
 
 func stolen() func() float64 {
-	before, ok1 := jiffies("/proc/stat")
+	since := shares()
 	return func() float64 {
+		_, stolen, _ := since()
+		return stolen
+	}
+}
+
+// shares begins to observe the processors. The function that it returns returns the shares of their
+// time since then that were idle and stolen.
+func shares() func() (idle, stolen float64, ok bool) {
+	before, ok1 := jiffies("/proc/stat")
+	return func() (idle, stolen float64, ok bool) {
 		after, ok2 := jiffies("/proc/stat")
-		total := after.total - before.total
+		total := float64(after.total - before.total)
 		if !ok1 || !ok2 || total <= 0 {
-			return 0
+			return 0, 0, false
 		}
-		return float64(after.stolen-before.stolen) / float64(total)
+		return float64(after.idle-before.idle) / total, float64(after.stolen-before.stolen) / total, true
 	}
 }
 
