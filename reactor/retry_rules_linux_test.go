@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,18 +15,20 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// answering is a ring whose operations end at once, with the result of answer. It has no
-// thread, no kernel and no locks: one goroutine uses it at a time, through a reactor.
+// answering is a ring, and its parker, whose operations end at once, with the result of
+// answer. It has no thread and no kernel.
 type answering struct {
-	sqes    []uring.SQE
-	cqes    []uring.CQE
-	answer  func(e *uring.RawSQE) (res int32, now bool) // now is false: the operation ends later, by end
-	held    []uint64                                    // user data of operations without a result
-	exited  func() (exited, sure bool)
-	loop    *loop
-	never   bool // the files never return ECANCELED themselves
-	submits int
-	depth   int // the deepest stack of a submission
+	sqes     []uring.SQE
+	mu       sync.Mutex                                  // of cqes
+	cqes     []uring.CQE                                 // results that have not been reaped
+	readable func()                                      // what the parker calls
+	alone    bool                                        // one goroutine submits and reaps, without the parker
+	answer   func(e *uring.RawSQE) (res int32, now bool) // now is false: the operation ends later, by end
+	held     []uint64                                    // user data of operations without a result
+	exited   func() (exited, sure bool)
+	never    bool // the files never return ECANCELED themselves
+	submits  int
+	depth    int // the deepest stack of a submission
 }
 
 func (a *answering) SQE() *uring.SQE {
@@ -39,6 +42,8 @@ func (a *answering) Submit() (int, error) {
 	a.submits++
 	var frames [1 << 12]uintptr
 	a.depth = max(a.depth, runtime.Callers(0, frames[:]))
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for i := range a.sqes {
 		e := a.sqes[i].Raw()
 		if res, now := a.answer(e); now {
@@ -49,10 +54,13 @@ func (a *answering) Submit() (int, error) {
 	}
 	n := len(a.sqes)
 	a.sqes = a.sqes[:0]
+	if !a.alone {
+		go a.readable() // another goroutine may have reaped too early
+	}
 	return n, nil
 }
 
-// end completes the held operations.
+// end completes the held operations. answer calls it: a submission holds mu.
 func (a *answering) end(res int32) {
 	for _, ud := range a.held {
 		a.cqes = append(a.cqes, uring.CQE{UserData: ud, Res: res})
@@ -61,6 +69,8 @@ func (a *answering) end(res int32) {
 }
 
 func (a *answering) Reap(dst []uring.CQE) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	n := copy(dst, a.cqes)
 	a.cqes = a.cqes[n:]
 	return n
@@ -72,16 +82,14 @@ func (a *answering) Close() error                   { return nil }
 func (a *answering) Submitter() int                 { return 1 }
 func (a *answering) Exited(int) (exited, sure bool) { return a.exited() }
 
-// AnswersCancelled waits until the operation's end has been reaped, because no parker
-// reports that there is more to reap.
-func (a *answering) AnswersCancelled(int) bool {
-	a.loop.reaping.Lock()
-	defer a.loop.reaping.Unlock()
-	return !a.never
+func (a *answering) AnswersCancelled(int) bool { return !a.never }
+
+func (a *answering) Start(readable func(), _ func(error)) error {
+	a.readable = readable
+	return nil
 }
 
-func (a *answering) Start(func(), func(error)) error { return nil }
-func (a *answering) Stop() error                     { return nil }
+func (a *answering) Stop() error { return nil }
 
 // onAnswering returns a reactor that uses a.
 func onAnswering(t *testing.T, a *answering) *Reactor {
@@ -92,7 +100,6 @@ func onAnswering(t *testing.T, a *answering) *Reactor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.loop = r.loops[0]
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -223,7 +230,7 @@ func TestRetryRules(t *testing.T) {
 // error, and the stack does not grow.
 func TestRetriesAreBounded(t *testing.T) {
 	depth := 0
-	a := &answering{exited: func() (bool, bool) { return true, true }}
+	a := &answering{alone: true, exited: func() (bool, bool) { return true, true }}
 	a.answer = func(*uring.RawSQE) (int32, bool) {
 		if a.submits == 3 {
 			depth = a.depth // of the second retry: the first may be submitted from elsewhere
