@@ -122,7 +122,11 @@ func (s *server) leave(l net.Listener, served <-chan error, drain time.Duration,
 	if err := l.Close(); err != nil {
 		return err
 	}
-	<-served // from now on each accepted connection is counted
+	<-served // from now on no connection is added
+	select {
+	case <-s.last: // a connection may have been accepted after that one
+	default:
+	}
 	s.check()
 	timer := time.NewTimer(drain)
 	defer timer.Stop()

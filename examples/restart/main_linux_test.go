@@ -303,6 +303,39 @@ func TestRestartThatFails(t *testing.T) {
 	restart(t, s.addr)
 }
 
+// closes is a listener whose Close calls a function.
+type closes struct {
+	net.Listener
+	call func()
+}
+
+func (c closes) Close() error {
+	c.call()
+	return nil
+}
+
+// TestLastConnection has the only connection end, and another one accepted, before the listener is
+// closed: the server ends when the second one has ended.
+func TestLastConnection(t *testing.T) {
+	s := newServer()
+	shutdown := make(chan int64, 1)
+	s.http.RegisterOnShutdown(func() { shutdown <- s.open.Load() })
+	served := make(chan error, 1)
+	l := closes{call: func() {
+		s.count(nil, http.StateNew)
+		s.count(nil, http.StateClosed)
+		s.count(nil, http.StateNew)
+		served <- http.ErrServerClosed
+		time.AfterFunc(100*time.Millisecond, func() { s.count(nil, http.StateClosed) })
+	}}
+	if err := s.leave(l, served, patience, nil); err != nil {
+		t.Fatal(err)
+	}
+	if open := <-shutdown; open != 0 {
+		t.Errorf("the server ends while %d connections are open", open)
+	}
+}
+
 // TestNewVersion puts another program at the path of the server, in the two ways in which that is
 // done, and restarts the server.
 func TestNewVersion(t *testing.T) {
