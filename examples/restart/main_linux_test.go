@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -111,7 +112,7 @@ func startProgram(t *testing.T, path string) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "-addr", "127.0.0.1:0", "-drain", "2s")
+	cmd := exec.Command(path, "-addr", "127.0.0.1:0", "-drain", "20s")
 	cmd.Env = append(os.Environ(), runEnv+"="+s.broken)
 	cmd.Stderr = w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -301,6 +302,30 @@ func TestRestartThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	restart(t, s.addr)
+}
+
+// TestReplacedTwice sends SIGHUP to a process that has been replaced: it goes on serving its
+// connections.
+func TestReplacedTwice(t *testing.T) {
+	s := startServer(t)
+	c := client{addr: s.addr}
+	defer c.close()
+	was, err := c.get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart(t, s.addr)
+	if err := syscall.Kill(was, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := c.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an idle connection after the second SIGHUP: %v", err)
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience))
+	if is, err := c.get(); err != nil || is != was {
+		t.Errorf("process %d answers, want %d, %v", is, was, err)
+	}
 }
 
 // closes is a listener whose Close calls a function.

@@ -33,10 +33,11 @@ const startTime = 30 * time.Second
 // Process is this process, which may have inherited listeners and may start its successor.
 // Its methods may be called concurrently.
 type Process struct {
-	// Signals receives SIGINT, SIGTERM and SIGHUP.
+	// Signals receives SIGINT and SIGTERM.
 	Signals chan os.Signal
 
-	program string // see New
+	hangups chan os.Signal // SIGHUP; not received after a replacement
+	program string         // see New
 
 	mu        sync.Mutex
 	inherited []unet.NamedFile
@@ -53,8 +54,12 @@ type named struct {
 // systemd, and starts to receive signals. It notes the path by which the program was started.
 func New() (*Process, error) {
 	files, err := unet.Inherited()
-	p := &Process{Signals: make(chan os.Signal, 1), inherited: files, program: program()}
-	signal.Notify(p.Signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	p := &Process{
+		Signals: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
+		inherited: files, program: program(),
+	}
+	signal.Notify(p.Signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(p.hangups, syscall.SIGHUP)
 	return p, err
 }
 
@@ -73,9 +78,10 @@ func program() string {
 }
 
 // Wait waits until the server must end. SIGHUP starts a new process: Wait returns true
-// when that is ready. If it cannot be started, Wait passes the error to report and continues.
-// After SIGINT or SIGTERM Wait returns false. An error from one of the channels, which may
-// be nil, ends Wait with that error.
+// when that is ready, and this process ignores SIGHUP from then on. If it cannot be
+// started, Wait passes the error to report and continues. After SIGINT or SIGTERM Wait
+// returns false. An error from one of the channels, which may be nil, ends Wait with that
+// error.
 func (p *Process) Wait(served, failed <-chan error, report func(error)) (replaced bool, err error) {
 	for {
 		select {
@@ -83,10 +89,9 @@ func (p *Process) Wait(served, failed <-chan error, report func(error)) (replace
 			return false, err
 		case err := <-failed:
 			return false, err
-		case sig := <-p.Signals:
-			if sig != syscall.SIGHUP {
-				return false, nil
-			}
+		case <-p.Signals:
+			return false, nil
+		case <-p.hangups:
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), startTime)
 		err := p.Replace(ctx)
