@@ -183,6 +183,7 @@ type posted struct {
 	cqe      uring.CQE
 	stale    bool // a repetition
 	overflow bool // it finds the queue full
+	accepted bool // the result is the descriptor of a connection
 }
 
 // fail makes every later enter of a ring fail. The caller holds mu.

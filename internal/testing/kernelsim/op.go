@@ -489,7 +489,8 @@ func (k *Kernel) goOn(o *op, res int32) {
 
 // post makes a completion appear, possibly later.
 func (k *Kernel) post(o *op, res int32, flags uring.CQEFlags) {
-	p := posted{uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, o.effect.stale && !o.multishot(), o.overflow}
+	p := posted{cqe: uring.CQE{UserData: o.e.UserData, Res: res, Flags: flags}, stale: o.effect.stale && !o.multishot(),
+		overflow: o.overflow, accepted: o.e.Opcode == abi.IORING_OP_ACCEPT && res >= 0}
 	if res == -int32(syscall.ECANCELED) || res == -int32(syscall.EINTR) {
 		p.stale = false // its user data may have been reused
 	}

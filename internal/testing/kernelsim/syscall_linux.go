@@ -155,6 +155,7 @@ func (r *ring) full() bool { return r.ready() >= r.p.CqEntries || len(r.backlog)
 // push makes a completion appear.
 func (r *ring) push(p posted) {
 	if r.closed || r.failed && r.defers() { // its task work no longer runs
+		r.undo(p)
 		return
 	}
 	if r.defers() && !r.entering {
@@ -169,6 +170,13 @@ func (r *ring) push(p posted) {
 		return
 	}
 	r.signal()
+}
+
+// undo closes a connection whose task work never runs. On Linux it is not accepted before that.
+func (r *ring) undo(p posted) {
+	if p.accepted && r.defers() {
+		_ = syscall.Close(int(p.cqe.Res))
+	}
 }
 
 // complete puts a completion into the queue, or into the overflow list.
@@ -245,6 +253,9 @@ func (r *ring) Close() {
 		k.violation("ring %d is closed during a wait", r.id)
 	}
 	k.closing(r)
+	for _, p := range r.deferred {
+		r.undo(p)
+	}
 	r.fd.Detach()
 	r.arrived.Broadcast()
 }

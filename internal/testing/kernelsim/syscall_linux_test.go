@@ -4,6 +4,7 @@ package kernelsim
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -67,6 +68,37 @@ func TestHookFiles(t *testing.T) {
 			b.Errorf("read %q", mem)
 		}
 	})
+}
+
+// TestHookAcceptNeverRun closes a ring whose task work has not run: a connection that the
+// kernel would not have accepted leaves no descriptor.
+func TestHookAcceptNeverRun(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var c net.Conn
+	onHookBench(t, flavours["deferred"], Plan{}, func(b *hookBench) {
+		b.want = "closed with an operation in flight" // only a failed ring may be
+		raw, _ := l.(*net.TCPListener).SyscallConn()
+		_ = raw.Control(func(fd uintptr) {
+			b.add(1, func(e *uring.SQE) { e.AcceptMultishot(uring.Fd(int(fd)), syscall.SOCK_CLOEXEC) })
+			b.submit()
+		})
+		if c, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			b.Fatal(err)
+		}
+		ready := []sys.PollFD{{Fd: int32(b.r.FD()), Events: syscall.EPOLLIN}}
+		for n := 0; n == 0; n, _ = sys.PollNow(ready) { // until the task work waits
+			time.Sleep(time.Millisecond)
+		}
+	})
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection: %v", err)
+	}
 }
 
 // TestHookSockets accepts, receives in all ways, and sends more than the socket buffers.
