@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -117,7 +117,7 @@ func resident(t testing.TB, f *os.File) (n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := mincore(descriptor(f), 0, int(info.Size()))
+	pages, err := sys.Mincore(descriptor(f), 0, int(info.Size()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func resident(t testing.TB, f *os.File) (n int) {
 // cachedPrefix returns how many bytes from off on, of n, are in the page cache without a gap.
 func cachedPrefix(fd int, off int64, n int) (int, error) {
 	skip := int(off % int64(os.Getpagesize()))
-	pages, err := mincore(fd, off-int64(skip), skip+n)
+	pages, err := sys.Mincore(fd, off-int64(skip), skip+n)
 	if err != nil {
 		return 0, err
 	}
@@ -139,21 +139,6 @@ func cachedPrefix(fd int, off int64, n int) (int, error) {
 		return n, nil
 	}
 	return max(cached*os.Getpagesize()-skip, 0), nil
-}
-
-// mincore returns a byte per page of a part of a file; its lowest bit is set if the page is in the
-// page cache. It reads nothing.
-func mincore(fd int, off int64, n int) ([]byte, error) {
-	m, err := unix.Mmap(fd, off, n, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Munmap(m)
-	pages := make([]byte, (n+os.Getpagesize()-1)/os.Getpagesize())
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(n), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
-		return nil, errno
-	}
-	return pages, nil
 }
 
 // scan runs a query on a cold database, closes the connection, and returns the VFS's counters.

@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"os"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -380,3 +381,18 @@ func Major(dev uint64) uint32 { return unix.Major(dev) }
 
 // Minor returns the other part of a device number.
 func Minor(dev uint64) uint32 { return unix.Minor(dev) }
+
+// Mincore returns a byte for each page of a part of a file. Its lowest bit is set if the page is
+// in the page cache. Mincore reads nothing. off is a multiple of the page size.
+func Mincore(fd int, off int64, n int) ([]byte, error) {
+	m, err := unix.Mmap(fd, off, n, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Munmap(m)
+	pages := make([]byte, (n+os.Getpagesize()-1)/os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(n), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+		return nil, errno
+	}
+	return pages, nil
+}

@@ -5,8 +5,8 @@ package datafile
 import (
 	"errors"
 	"os"
-	"unsafe"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -79,7 +79,7 @@ func tryEvict(f *os.File, size int64) error {
 // every page as cached. If the file system does not support the check, its type shows whether it is
 // in memory.
 func isCached(f *os.File, page []byte, off int64) (bool, error) {
-	if absent(f, off) {
+	if pages, err := sys.Mincore(int(f.Fd()), off-off%int64(os.Getpagesize()), 1); err == nil && pages[0]&1 == 0 {
 		return false, nil
 	}
 	_, err := unix.Preadv2(int(f.Fd()), [][]byte{page}, off, unix.RWF_NOWAIT)
@@ -92,19 +92,6 @@ func isCached(f *os.File, page []byte, off int64) (bool, error) {
 		return inMemory(f)
 	}
 	return false, os.NewSyscallError("preadv2", err)
-}
-
-// absent reports whether the page at off is known not to be in the page cache.
-func absent(f *os.File, off int64) bool {
-	off -= off % int64(os.Getpagesize())
-	m, err := unix.Mmap(int(f.Fd()), off, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return false
-	}
-	defer unix.Munmap(m)
-	var resident byte
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&resident)))
-	return errno == 0 && resident&1 == 0
 }
 
 func inMemory(f *os.File) (bool, error) {
