@@ -135,10 +135,10 @@ func TestCloseOfARestrictedRing(t *testing.T) {
 	})
 	t.Run("another thread", func(t *testing.T) {
 		a, b := ctlTCP(t)
+		runtime.LockOSThread() // the ring belongs to the thread that opens it
+		defer runtime.UnlockOSThread()
 		r, err := uring.Open(uring.Options{SingleIssuer: true})
 		ctlOK(t, "open", err)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		bufs, err := r.NewBufRing(uring.BufRingOptions{Group: 71, Entries: 4, BufferSize: 64})
 		ctlOK(t, "buffers", err)
 		ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 71)

@@ -52,6 +52,24 @@ func smallBuffers() *net.ListenConfig {
 	}}
 }
 
+// unsent returns how many bytes a TCP connection holds until the peer has room for them. The others
+// have been sent: on the loopback they have arrived.
+func unsent(t *testing.T, c net.Conn) (n int) {
+	t.Helper()
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) })
+	if errors.Is(closed, net.ErrClosed) {
+		return 0 // the reader has seen the end
+	}
+	if err = errors.Join(closed, err); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // noneLeft waits until all slots and buffers are free, except those of one idle connection. A
 // connection that its client has reset may not have been accepted yet.
 func (s *Server) noneLeft(t *testing.T) {

