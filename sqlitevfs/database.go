@@ -19,7 +19,9 @@ type database struct {
 
 	group    *syncGroup // nil without group sync
 	walGroup *syncGroup // for the WAL, nil without group sync
-	groupOff string     // why there is no group sync
+	// largeGroup is for the WAL after a large commit, unless group sync is forced.
+	largeGroup *syncGroup
+	groupOff   string // why there is no group sync
 
 	commits commits
 
@@ -139,7 +141,11 @@ func (d *database) join(fd int) {
 	default:
 		forced := d.opts.GroupSync == On
 		how, reason := sharingOf(fd)
-		d.group, d.walGroup = syncGroupOf(fd, how, false, forced), syncGroupOf(fd, how, true, forced)
+		d.group = syncGroupOf(fd, how, syncPages, forced)
+		d.walGroup = syncGroupOf(fd, how, syncWAL, forced)
+		if d.largeGroup = d.walGroup; !forced {
+			d.largeGroup = syncGroupOf(fd, how, syncLarge, false)
+		}
 		if d.group == nil {
 			d.groupOff = "off: " + reason
 		}

@@ -200,7 +200,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	}
 	if f.frames != nil {
 		f.db.walSync(f.frames.ends)
-		defer func() { f.frames.ends = 0 }()
+		defer func() { f.frames.ends, f.frames.bytes = 0, 0 }()
 	}
 	if f.wal != nil {
 		var wal *grouplog.WAL
@@ -245,6 +245,9 @@ func (f *file) syncData() (all bool, err error) {
 	g := f.db.group
 	if f.flags&vfs.OPEN_WAL != 0 {
 		g = f.db.walGroup
+		if f.frames != nil && f.frames.bytes > largeCommit {
+			g = f.db.largeGroup
+		}
 	}
 	how, err := g.sync(f.db, f.fd)
 	if how.shared {

@@ -319,7 +319,7 @@ func (b *logBase) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 }
 
 func (b *logBase) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxAlone: 24 << 10, NoTrials: true, Local: true}
+	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxRecord: 24 << 10, NoTrials: true, Local: true}
 }
 
 // withoutTrials registers a VFS whose log is small and takes each permitted commit. It

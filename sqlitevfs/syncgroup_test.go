@@ -4,6 +4,7 @@ package sqlitevfs
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -236,6 +237,42 @@ func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	}
 }
 
+// TestGroupsOfCommits commits a row and a blob: the groups of WALs serve one of them each.
+func TestGroupsOfCommits(t *testing.T) {
+	for _, o := range []Options{{}, {GroupSync: On}} {
+		t.Run(fmt.Sprint(o.GroupSync), func(t *testing.T) {
+			name, path := register(t, o), dbFile(t)
+			c := connect(t, path, name)
+			execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+			db := vfs.Find(name).(*ringVFS).dbs.of(path + suffixWAL)
+			if db.walGroup == nil {
+				t.Skip("needs a file system with group sync: " + db.groupOff)
+			}
+			if same := db.walGroup == db.largeGroup; same != (o.GroupSync == On) {
+				t.Errorf("one group for all commits: %v", same)
+			}
+			var small, large atomic.Int64
+			counts := func(n *atomic.Int64) *syncGroup {
+				g := newSyncGroup()
+				g.syncFile = func(fd int) error {
+					n.Add(1)
+					return sys.Fdatasync(fd)
+				}
+				return g
+			}
+			db.walGroup, db.largeGroup = counts(&small), counts(&large)
+			for range 3 {
+				execSQL(t, c, "INSERT INTO t VALUES(zeroblob(60000))")
+				execSQL(t, c, "INSERT INTO t VALUES(1)")
+				execSQL(t, c, "INSERT INTO t VALUES(2)")
+			}
+			if s, l := small.Load(), large.Load(); s != 6 || l != 3 {
+				t.Errorf("%d small and %d large commits, want 6 and 3", s, l)
+			}
+		})
+	}
+}
+
 // TestCheckpointsShareNoSyncs commits with synchronous=NORMAL, where only checkpoints sync. Their syncs
 // neither wait for other databases nor count as commits that could share a sync.
 func TestCheckpointsShareNoSyncs(t *testing.T) {
@@ -254,7 +291,7 @@ func TestCheckpointsShareNoSyncs(t *testing.T) {
 			return g
 		}
 		db := vfs.Find(name).(*ringVFS).dbs.of(path + suffixWAL)
-		db.group, db.walGroup = group(), group()
+		db.group, db.walGroup, db.largeGroup = group(), group(), group()
 
 		commits := func() {
 			for range 200 {

@@ -36,8 +36,7 @@ const (
 // while none of the logs is used. The zero value is ready for use.
 type Ways struct {
 	going  atomic.Int64 // commits in progress
-	single choice       // for small commits that are alone in their log
-	large  choice       // for large commits concurrent with others of their log
+	choice choice       // for commits that are mostly alone in their log
 }
 
 // choice decides whether commits that may not gain from the log use it. It measures the commits per

@@ -79,7 +79,6 @@ func TestChoiceWaitsForSharedSyncs(t *testing.T) {
 func TestWays(t *testing.T) {
 	needLocks(t)
 	var ways Ways
-	var turns []Turn
 	for range 2 {
 		l, _ := mustOpen(t, t.TempDir(), Options{Ways: &ways})
 		defer mustClose(t, l)
@@ -87,20 +86,16 @@ func TestWays(t *testing.T) {
 		w.attach(l)
 		turn := w.wal.Enter(4 << 10)
 		defer w.wal.Leave(turn)
-		turns = append(turns, turn)
 		if !turn.Log {
 			t.Error("the log is not used")
 		}
-		ways.single.syncs = true
+		ways.choice.syncs = true
 		if other := w.wal.Enter(4 << 10); other.Log {
 			t.Error("the log is used, although syncs are faster on the file system")
 		} else {
 			w.wal.Leave(other)
 		}
-		ways.single.syncs = false
-	}
-	if turns[0].choice != turns[1].choice {
-		t.Error("the logs do not share their measurement")
+		ways.choice.syncs = false
 	}
 	if n := ways.going.Load(); n != 2 {
 		t.Errorf("%d commits are in progress, want 2", n)
@@ -150,16 +145,16 @@ func TestEnter(t *testing.T) {
 	enter := func(what string, frames int64, log, measured bool) {
 		t.Helper()
 		turn := w.wal.Enter(frames)
-		if turn.Log != log || (turn.choice != nil) != measured {
-			t.Errorf("%s: log %v, measured %v; want %v, %v", what, turn.Log, turn.choice != nil, log, measured)
+		if turn.Log != log || (turn.measured) != measured {
+			t.Errorf("%s: log %v, measured %v; want %v, %v", what, turn.Log, turn.measured, log, measured)
 		}
 		w.wal.Leave(turn)
 	}
 	for range minSample / 2 {
 		enter("small and alone", 4<<10, true, true)
 	}
-	enter("large and alone", 40<<10, false, false)
-	l.ways.single.syncs = true
+	enter("large and alone", 24<<10, false, false)
+	l.ways.choice.syncs = true
 	enter("small and alone, where a sync is faster", 4<<10, false, true)
 	var others []Turn
 	for range 8 {
@@ -168,12 +163,10 @@ func TestEnter(t *testing.T) {
 	for range 8 {
 		enter("small with others", 4<<10, true, false)
 	}
-	enter("large with others", 40<<10, true, true)
-	l.ways.large.syncs = true
-	enter("large with others, where a sync is faster", 40<<10, false, true)
-	enter("too large", 100<<10, false, false)
+	enter("large with others", 24<<10, false, false)
 	l.opts.NoTrials = true
-	enter("large with others, without trials", 40<<10, true, false)
+	enter("small with others, without trials", 4<<10, true, false)
+	enter("large with others, without trials", 24<<10, false, false)
 	for _, turn := range others {
 		w.wal.Leave(turn)
 	}

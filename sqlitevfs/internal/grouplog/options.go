@@ -27,13 +27,10 @@ type Options struct {
 	// room. 0 means 64 MiB.
 	MaxSize int64
 	// MaxRecord is the maximum size of a commit in the log, in bytes of frames. Larger commits sync
-	// their WAL, because the log would only write their data twice. 0 means 80 KiB.
+	// their WAL, because the log would only write their data twice. 0 means 20 KiB.
 	MaxRecord int
-	// MaxAlone is the maximum for a commit without concurrent ones, which shares its write with no
-	// other. 0 means 20 KiB.
-	MaxAlone int
-	// NoTrials makes every commit that MaxRecord and MaxAlone allow use the log, without measuring
-	// the gain. Tests set it.
+	// NoTrials makes every commit of at most MaxRecord use the log, without measuring the gain.
+	// Tests set it.
 	NoTrials bool
 	// Ways is shared by all logs of a file system. Nil measures for this log only.
 	Ways *Ways
@@ -55,8 +52,7 @@ const (
 	maxSegment       = 64 << 20
 	maxFile          = 1 << 30 // a longer file is not a log
 	defaultMaxSize   = 64 << 20
-	defaultMaxRecord = 80 << 10
-	defaultMaxAlone  = 20 << 10
+	defaultMaxRecord = 20 << 10
 	maxBatch         = 1 << 20 // maximum size of one write
 	minSegments      = 3       // one being written, one ready, one being emptied
 	firstSegments    = 2       // at creation: one being written and one ready
@@ -86,7 +82,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
 	o.MaxRecord = cmp.Or(o.MaxRecord, defaultMaxRecord)
-	o.MaxAlone = cmp.Or(o.MaxAlone, defaultMaxAlone)
 	return o, nil
 }
 

@@ -108,14 +108,13 @@ func (e *SyncError) Unwrap() error { return e.Err }
 type Turn struct {
 	// Log reports that the commit should call Commit. Otherwise the commit gains nothing from the
 	// log, and should call Sync.
-	Log    bool
-	choice *choice
+	Log      bool
+	measured bool
 }
 
 // Enter is called before making a commit with this many bytes of frames durable, and Leave
-// afterwards. A commit uses the log if it has at most MaxRecord bytes, or MaxAlone if it is alone.
-// Two kinds of these are measured both ways and use the faster one: small commits that are mostly
-// alone, and large ones that are not.
+// afterwards. A commit of at most MaxRecord bytes uses the log. Commits that are mostly alone are
+// measured both ways and use the faster one.
 func (w *WAL) Enter(frames int64) Turn {
 	l := w.log
 	l.ways.going.Add(1)
@@ -124,26 +123,21 @@ func (w *WAL) Enter(frames int64) Turn {
 	company := l.company.Load()
 	company += going - company/16
 	l.company.Store(company)
-	small := frames <= int64(l.opts.MaxAlone)
 	switch {
-	case frames > int64(l.maxRecord(w.path)), !small && going == 1:
+	case frames > int64(l.maxRecord(w.path)):
 		return Turn{}
-	case l.opts.NoTrials, small && company > 24: // more than 1.5 concurrent commits
+	case l.opts.NoTrials, company > 24: // more than 1.5 concurrent commits
 		return Turn{Log: true}
 	}
-	c := &l.ways.large
-	if small {
-		c = &l.ways.single
-	}
-	return Turn{c.logs(), c}
+	return Turn{l.ways.choice.logs(), true}
 }
 
 // Leave ends the commit that Enter began.
 func (w *WAL) Leave(t Turn) {
 	w.log.busy.Add(-1)
 	going := w.log.ways.going.Add(-1) + 1
-	if t.choice != nil {
-		t.choice.add(t.Log, going, time.Now())
+	if t.measured {
+		w.log.ways.choice.add(t.Log, going, time.Now())
 	}
 }
 

@@ -3,6 +3,7 @@
 package powercut
 
 import (
+	"cmp"
 	"path/filepath"
 
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
@@ -16,7 +17,8 @@ import (
 // which syncs directories with SyncDir and opens its log of commits with GroupLog.
 type VFS struct {
 	vfs.VFS
-	// MaxRecord is the maximum size of a commit in the group log, in bytes. 0 means the default.
+	// MaxRecord is the maximum size of a commit in the group log, in bytes. 0 means what a
+	// segment has room for.
 	MaxRecord int
 
 	r *Recorder
@@ -36,7 +38,7 @@ func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
 // GroupLog returns the options of the group log: it is recorded, and so small that it wraps around.
 func (v *VFS) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10,
-		MaxRecord: v.MaxRecord, NoTrials: true, MaxAlone: max(v.MaxRecord, 64<<10), Local: true}
+		MaxRecord: cmp.Or(v.MaxRecord, 64<<10), NoTrials: true, Local: true}
 }
 
 // OpenFilename opens a file, recorded if it lies in the recorder's directory.
