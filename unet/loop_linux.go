@@ -36,10 +36,11 @@ type loop struct {
 	sleepEvent [1]epoll.Event
 
 	// starting counts the readers that the driver has woken and that do not run
-	// yet, plus one for the driver itself. The reader that takes it to zero
-	// sends to allRunning.
-	starting   atomic.Int32
-	allRunning chan struct{}
+	// yet, plus one for the driver itself. While the driver waits, it is less by
+	// one and by mayBeLate. The reader that takes it to zero sends to running.
+	starting  atomic.Int32
+	running   chan struct{}
+	mayBeLate int32 // how many readers may not run yet when the driver goes on: one for each P, at most fewEvents
 
 	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
@@ -80,7 +81,7 @@ const maxBatch = 32
 
 func newLoop(s *System) (*loop, error) {
 	l := &loop{system: s, useRing: s.mode == ModeRing, spin: spinner{limit: s.opts.spin()},
-		events: make([]epoll.Event, maxBatch), allRunning: make(chan struct{}, 1)}
+		events: make([]epoll.Event, maxBatch), running: make(chan struct{}, 1), mayBeLate: int32(min(runtime.GOMAXPROCS(0), fewEvents))}
 	l.starting.Store(1)
 	l.sleepTry = func(uintptr) bool {
 		n, errno := l.sleepPoll.PollSockets(l.sleepEvent[:])
@@ -154,15 +155,16 @@ func (l *loop) drive() {
 // waitForReaders lets the readers that the driver has woken run. If many of them do not
 // run yet when the driver runs again, their P is occupied by a goroutine that computes,
 // or its thread was preempted. No other P steals from their queue while the driver is
-// runnable, so the driver blocks until all of them run.
+// runnable, so the driver blocks until no more are late than there are Ps. If it
+// waited for the last one, Ps would be idle meanwhile.
 func (l *loop) waitForReaders() {
 	begin := time.Now()
 	runtime.Gosched()
 	if l.starting.Load() > fewEvents+1 && !l.starved.Load() {
-		if l.starting.Add(-1) > 0 {
-			<-l.allRunning
+		if l.starting.Add(-1-l.mayBeLate) > 0 {
+			<-l.running
 		}
-		l.starting.Store(1)
+		l.starting.Add(1 + l.mayBeLate)
 	}
 	l.yielded(time.Since(begin))
 }
@@ -218,7 +220,7 @@ func (l *loop) help() {
 // readerRuns records that a reader that the driver has woken runs.
 func (l *loop) readerRuns() {
 	if l.starting.Add(-1) == 0 {
-		l.allRunning <- struct{}{}
+		l.running <- struct{}{}
 	}
 }
 
