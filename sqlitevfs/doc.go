@@ -77,7 +77,7 @@
 // # Limits
 //
 // A single database that commits alone gains little, and reads of cached pages gain nothing.
-// Large transactions in several databases are slower with the log; docs/results.md has the figures.
+// Transactions of more than 20 KiB do not use the log, which gains nothing for them.
 //
 // The VFS has no batch-atomic writes, even where the file system has them. The driver builds
 // SQLite with SQLITE_ENABLE_ATOMIC_WRITE and SQLITE_ENABLE_BATCH_ATOMIC_WRITE. Such a build does
