@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,13 +77,12 @@ func run(addr string, drain time.Duration) error {
 // server counts its connections, so that it knows when the last one has ended.
 type server struct {
 	http    *http.Server
-	open    atomic.Int64
+	open    sync.WaitGroup
 	leaving atomic.Bool
-	last    chan struct{} // receives a value when no connection is open while leaving
 }
 
 func newServer() *server {
-	s := &server{last: make(chan struct{}, 1)}
+	s := new(server)
 	s.http = &http.Server{Handler: s, ConnState: s.count, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	return s
 }
@@ -92,18 +92,7 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 	case http.StateNew:
 		s.open.Add(1)
 	case http.StateClosed, http.StateHijacked:
-		s.open.Add(-1)
-		s.check()
-	}
-}
-
-// check signals leave when no connection is open.
-func (s *server) check() {
-	if s.leaving.Load() && s.open.Load() == 0 {
-		select {
-		case s.last <- struct{}{}:
-		default:
-		}
+		s.open.Done()
 	}
 }
 
@@ -123,15 +112,12 @@ func (s *server) leave(l net.Listener, served <-chan error, drain time.Duration,
 		return err
 	}
 	<-served // from now on no connection is added
-	select {
-	case <-s.last: // a connection may have been accepted after that one
-	default:
-	}
-	s.check()
+	last := make(chan struct{})
+	go func() { s.open.Wait(); close(last) }()
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
 	select {
-	case <-s.last:
+	case <-last:
 	case <-timer.C:
 	case <-signals:
 	}
