@@ -245,7 +245,7 @@ func (f *file) syncData() (all bool, err error) {
 	g := f.db.group
 	if f.flags&vfs.OPEN_WAL != 0 {
 		g = f.db.walGroup
-		if f.frames != nil && f.frames.bytes > largeCommit {
+		if f.frames != nil && f.frames.bytes > grouplog.LargeCommit {
 			g = f.db.largeGroup
 		}
 	}

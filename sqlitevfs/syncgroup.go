@@ -370,14 +370,11 @@ type syncKind int
 const (
 	syncPages syncKind = iota // rollback journals and databases
 	syncWAL
-	syncLarge // WALs after commits of more than largeCommit bytes
+	syncLarge // WALs after commits of more than grouplog.LargeCommit
 )
 
-const (
-	largeCommit = 20 << 10
-	// manyLarge is the least number of databases with large commits for which sharing is tried.
-	manyLarge = 32
-)
+// manyLarge is the least number of databases with large commits for which sharing is tried.
+const manyLarge = 32
 
 // syncGroupKey identifies a group.
 type syncGroupKey struct {

@@ -27,7 +27,7 @@ type Options struct {
 	// room. 0 means 64 MiB.
 	MaxSize int64
 	// MaxRecord is the maximum size of a commit in the log, in bytes of frames. Larger commits sync
-	// their WAL, because the log would only write their data twice. 0 means 20 KiB.
+	// their WAL, because the log would only write their data twice. 0 means LargeCommit.
 	MaxRecord int
 	// NoTrials makes every commit of at most MaxRecord use the log, without measuring the gain.
 	// Tests set it.
@@ -45,20 +45,23 @@ type Options struct {
 	Salvage bool
 }
 
+// LargeCommit is the size, in bytes of frames, above which a commit gains nothing from the log.
+// docs/grouplog.md has the measurements.
+const LargeCommit = 20 << 10
+
 const (
-	defaultName      = "ringside-wal.log"
-	defaultSegment   = 4 << 20
-	minSegment       = 4 * block
-	maxSegment       = 64 << 20
-	maxFile          = 1 << 30 // a longer file is not a log
-	defaultMaxSize   = 64 << 20
-	defaultMaxRecord = 20 << 10
-	maxBatch         = 1 << 20 // maximum size of one write
-	minSegments      = 3       // one being written, one ready, one being emptied
-	firstSegments    = 2       // at creation: one being written and one ready
-	firstSize        = 256 << 10
-	fewWALs          = 2 // up to so many WALs are synced before the log grows
-	manyReclaims     = 8 // after so many reclaims the log grows beyond its first segments
+	defaultName    = "ringside-wal.log"
+	defaultSegment = 4 << 20
+	minSegment     = 4 * block
+	maxSegment     = 64 << 20
+	maxFile        = 1 << 30 // a longer file is not a log
+	defaultMaxSize = 64 << 20
+	maxBatch       = 1 << 20 // maximum size of one write
+	minSegments    = 3       // one being written, one ready, one being emptied
+	firstSegments  = 2       // at creation: one being written and one ready
+	firstSize      = 256 << 10
+	fewWALs        = 2 // up to so many WALs are synced before the log grows
+	manyReclaims   = 8 // after so many reclaims the log grows beyond its first segments
 )
 
 func validSegment(n int64) bool { return n >= minSegment && n <= maxSegment && n%block == 0 }
@@ -81,7 +84,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("grouplog: the size of the first segments, %d, is not a multiple of %d between %d and %d", o.FirstSegments, block, minSegment, o.SegmentSize)
 	}
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
-	o.MaxRecord = cmp.Or(o.MaxRecord, defaultMaxRecord)
+	o.MaxRecord = cmp.Or(o.MaxRecord, LargeCommit)
 	return o, nil
 }
 
