@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
@@ -89,9 +91,13 @@ func TestHookAcceptNeverRun(t *testing.T) {
 		if c, err = net.Dial("tcp", l.Addr().String()); err != nil {
 			b.Fatal(err)
 		}
-		ready := []sys.PollFD{{Fd: int32(b.r.FD()), Events: syscall.EPOLLIN}}
-		for n := 0; n == 0; n, _ = sys.PollNow(ready) { // until the task work waits
-			time.Sleep(time.Millisecond)
+		ready := []unix.PollFd{{Fd: int32(b.r.FD()), Events: unix.POLLIN}}
+		n, err := unix.Poll(ready, 10_000)
+		for err == unix.EINTR {
+			n, err = unix.Poll(ready, 10_000)
+		}
+		if n != 1 {
+			b.Fatalf("no task work waits: %v", err)
 		}
 	})
 	defer c.Close()
