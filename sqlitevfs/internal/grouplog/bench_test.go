@@ -75,14 +75,14 @@ func benchCommits(b *testing.B, n int, commit func(*testWAL, int64, []byte) erro
 func BenchmarkRecover(b *testing.B) {
 	needLocks(b)
 	dir := b.TempDir()
-	l, _ := mustOpen(b, dir, Options{MaxSize: 80 << 20})
+	l, _ := mustOpen(b, dir, Options{MaxSize: 96 << 20, NoTrials: true})
 	all := wals(b, dir, 16)
 	for _, w := range all {
 		w.attach(l)
 	}
 	for written := 0; written < 64<<20; {
 		for _, w := range all {
-			frames, off := w.append(80)
+			frames, off := w.append(37) // the largest commit that the log takes
 			if _, err := w.wal.Commit(w.header, off, frames); err != nil {
 				b.Fatal(err)
 			}
