@@ -29,7 +29,8 @@ A cell is one combination of parameters, such as 128 goroutines and blocks of 4 
 measurement of one engine in one cell. The engines take turns, each round in a new process. The rounds of
 two engines in the same turn are a pair. Medians, and ratios of the pairs, are printed. A difference is
 reported if it is larger than 3 % and if fewer than one whole run in a hundred would show it by chance. Cells that are
-undecided after all rounds are measured again, for up to a fifth of the time (--repeat). Conditions that disturb
+undecided after all rounds are measured again, for up to a fifth of the time (--repeat). In a virtual machine, rounds
+during which the host took more than 5 % of the time are measured again, too. Conditions that disturb
 the figures, such as a busy machine, a frequency governor or a limit of the container, are printed first.
 
 --full measures the published grids of all suites, which takes most of an hour. The suites by their names

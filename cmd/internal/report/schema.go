@@ -63,7 +63,7 @@ type Host struct {
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
 	// Stolen is the share of the processors' time in which this virtual machine had work and its host
-	// ran something else. 0 can mean that it is unknown.
+	// ran something else, in the rounds whose samples are kept. 0 can mean that it is unknown.
 	Stolen float64 `json:"stolen,omitempty"`
 }
 

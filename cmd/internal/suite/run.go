@@ -69,11 +69,18 @@ type runner struct {
 	timing   Timing
 	progress Progress
 	run      *report.Run
+	// stolen begins to observe the time that the host takes; see [hostinfo.Stolen]. If it is nil,
+	// every round counts.
+	stolen func() (share func() float64)
+	rounds struct {
+		kept, repeated int
+		took, lost     float64 // seconds of the kept rounds, and of these the host's
+	}
 }
 
 // newRunner begins a report about the machine and the storage of path.
 func newRunner(suite string, t Timing, p Progress, path string) runner {
-	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}}
+	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}, stolen: hostinfo.Stolen}
 	r.run.Host.Pairs = t.Pairs
 	r.run.Host.DurationMs = float64(t.Duration) / float64(time.Millisecond)
 	if t.Repeat > 0 {
@@ -132,8 +139,7 @@ const looks = 4
 
 // measure runs all points, then repeats the undecided ones.
 func (r *runner) measure(ctx context.Context, points []point) error {
-	stolen := hostinfo.Stolen()
-	defer func() { r.run.Host.Stolen = stolen() }()
+	defer r.reportStolen()
 	rounds, began := 0, time.Now()
 	for _, p := range points {
 		rounds += r.timing.Pairs * len(p.engines)
@@ -141,7 +147,7 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 	r.progress.Start(int64(rounds), "measuring")
 	for i := range points {
 		p := &points[i]
-		err := r.rounds(ctx, p)
+		err := r.interleave(ctx, p)
 		switch {
 		case err == nil:
 			cells := p.report(r.suite)
@@ -158,8 +164,8 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 	return r.repeat(ctx, points, time.Since(began)*time.Duration(r.timing.Repeat)/100)
 }
 
-// rounds measures the point with as many pairs as the options say, in addition to those it has.
-func (r *runner) rounds(ctx context.Context, p *point) error {
+// interleave measures the point with as many pairs as the options say, in addition to those it has.
+func (r *runner) interleave(ctx context.Context, p *point) error {
 	if p.prepare != nil {
 		if err := p.prepare(ctx); err != nil {
 			return err
@@ -174,7 +180,7 @@ func (r *runner) rounds(ctx context.Context, p *point) error {
 	samples, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
 		func(ctx context.Context, name string, pair int) (report.Sample, error) {
 			r.progress.Note("%s", p)
-			s, err := p.round(ctx, name, first+pair)
+			s, err := r.undisturbed(func() (report.Sample, error) { return p.round(ctx, name, first+pair) })
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
@@ -185,6 +191,47 @@ func (r *runner) rounds(ctx context.Context, p *point) error {
 		p.series[i].Samples = append(p.series[i].Samples, samples[i]...)
 	}
 	return err
+}
+
+// Hosts take time from a virtual machine in bursts of about a second, which only a few rounds meet.
+// Such a round is measured again. Which engine it measured does not matter, nor its result.
+const (
+	// maxLost is the share of a round's time that the host may take.
+	maxLost = 0.05
+	// maxTries is how often a round is measured at most.
+	maxTries = 3
+)
+
+// undisturbed measures a round, again if the host disturbed it. At most half as many rounds are
+// repeated as were kept.
+func (r *runner) undisturbed(round func() (report.Sample, error)) (report.Sample, error) {
+	if r.stolen == nil {
+		return round()
+	}
+	for try := 1; ; try++ {
+		share, began := r.stolen(), time.Now()
+		s, err := round()
+		lost, took := share(), time.Since(began).Seconds()
+		if err == nil && lost > maxLost && try < maxTries && r.rounds.repeated <= r.rounds.kept/2 {
+			r.rounds.repeated++
+			continue
+		}
+		r.rounds.kept++
+		r.rounds.took += took
+		r.rounds.lost += lost * took
+		return s, err
+	}
+}
+
+// reportStolen reports the time that the host took.
+func (r *runner) reportStolen() {
+	if r.rounds.took > 0 {
+		r.run.Host.Stolen = r.rounds.lost / r.rounds.took
+	}
+	if n := r.rounds.repeated; n > 0 {
+		r.note("%s: %d of %d rounds were measured again, because the host took more than %.0f %% of the machine's time meanwhile",
+			r.suite, n, r.rounds.kept, 100*maxLost)
+	}
 }
 
 // report returns the point's cells.
@@ -221,7 +268,7 @@ func (r *runner) repeat(ctx context.Context, points []point, budget time.Duratio
 				break
 			}
 			p := &points[i]
-			if err := r.rounds(ctx, p); err != nil {
+			if err := r.interleave(ctx, p); err != nil {
 				if ctx.Err() != nil {
 					return fmt.Errorf("stopped while undecided cells were measured again: %w", context.Cause(ctx))
 				}
