@@ -22,6 +22,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
+func init() { hostStolen = nil }
+
 // quiet is a progress bar without output.
 type quiet struct{}
 
