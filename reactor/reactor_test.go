@@ -411,8 +411,14 @@ func TestTryPlain(t *testing.T) {
 		t.Fatal("a long yield with many goroutines was taken for starvation")
 	}
 	l.starvation.learn(longYield+2*joining, 1)
+	l.starvation.learn(0, 0)
+	l.starvation.learn(longYield+2*joining, 1)
+	if l.starvation.active() {
+		t.Fatal("single long yields, as pauses of the process cause, were taken for starvation")
+	}
+	l.starvation.learn(longYield+2*joining, 1)
 	if !l.starvation.active() {
-		t.Fatal("a long yield was not taken for starvation")
+		t.Fatal("two long yields in succession were not taken for starvation")
 	}
 	l.starvation.learn(0, 0)
 	if l.starvation.active() {

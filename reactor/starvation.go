@@ -13,9 +13,10 @@ import (
 // starvation detects that goroutines wait long for a P. When goroutines that compute
 // occupy every P, a leader that yields continues only after the scheduler's time slice
 // of 10 ms, and so does every goroutine that waits for a completion. A plain system
-// call keeps its P for a while and is much faster then. After such a delay callers
-// avoid the ring. From time to time one operation uses the ring again, and ends that
-// state if its yield was short.
+// call keeps its P for a while and is much faster then. After two such delays in
+// succession callers avoid the ring: a single one may be a pause of the whole process,
+// such as a processor that a hypervisor or a CPU quota took away. From time to time one
+// operation uses the ring again, and ends that state if its yield was short.
 //
 // Plain calls that keep their Ps can delay that operation although nothing else would.
 // So every fifth trial is made by all callers.
@@ -23,6 +24,7 @@ type starvation struct {
 	nextTrial atomic.Int64 // nanoseconds since epoch; 0: the ring is not avoided
 	trial     atomic.Bool  // the next submission yields
 	trials    atomic.Int32 // since the last trial by all callers
+	long      atomic.Bool  // the last yield was long
 }
 
 const (
@@ -50,15 +52,17 @@ func yield() time.Duration {
 // learn takes the duration of a yield during which other goroutines added joined
 // operations. Their time does not count as a delay.
 func (d *starvation) learn(took time.Duration, joined int) {
+	long := took-time.Duration(joined)*joining > longYield
+	again := d.long.Swap(long) && long
 	switch {
-	case took-time.Duration(joined)*joining > longYield:
+	case again:
 		d.nextTrial.Store(int64(time.Since(epoch) + trialPause))
-	case d.active():
+	case !long && d.active():
 		d.nextTrial.Store(0)
 	}
 }
 
-// active reports whether the last yield took too long.
+// active reports whether the last yields took too long.
 func (d *starvation) active() bool { return d.nextTrial.Load() != 0 }
 
 // avoids reports whether the caller should avoid the ring: a yield took long, and the
