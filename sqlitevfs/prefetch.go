@@ -5,6 +5,8 @@ package sqlitevfs
 import (
 	"os"
 	"syscall"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // The evidence that makes a scan, and how far ahead of it pages are fetched.
@@ -93,8 +95,8 @@ func (pf *prefetcher) forget() {
 	pf.table.reset()
 }
 
-// readCached is preadNoWait, except in tests.
-var readCached = preadNoWait
+// readCached is sys.PreadNoWait, except in tests.
+var readCached = sys.PreadNoWait
 
 // readAt reads for SQLite: from the page cache if it has all bytes, otherwise from the disk.
 func (pf *prefetcher) readAt(p []byte, off int64) (int, error) {

@@ -65,10 +65,10 @@ var waits atomic.Bool
 func init() {
 	readCached = func(fd int, p []byte, off int64) (int, syscall.Errno) {
 		if !waits.Load() {
-			return preadNoWait(fd, p, off)
+			return sys.PreadNoWait(fd, p, off)
 		}
 		cached, err := cachedPrefix(fd, off, len(p))
-		n, errno := preadNoWait(fd, p, off)
+		n, errno := sys.PreadNoWait(fd, p, off)
 		if err != nil || errno != 0 {
 			return n, errno
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -34,17 +33,6 @@ func descriptor(f any) int {
 		return -1
 	}
 	return fd
-}
-
-// preadNoWait reads cached bytes by a raw system call, without entering the scheduler, because
-// the call never blocks. It returns EAGAIN when the first byte is not cached, and another
-// errno on file systems without RWF_NOWAIT. (Linux 4.14)
-func preadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
-	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
-	iov.SetLen(len(p))
-	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,
-		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
-	return int(n), errno
 }
 
 // willNeed begins to read a range into the page cache. Errors are ignored: read-ahead is

@@ -13,8 +13,6 @@ import (
 // descriptor returns -1: on this system the default VFS makes all calls.
 func descriptor(any) int { return -1 }
 
-func preadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, syscall.EINVAL }
-
 func willNeed(int, int64, int64) {}
 
 func freeMemory() int { return 0 }

@@ -34,7 +34,6 @@
 //	internal/sys.PreadvNoWait  preadv2  as PreadNoWait
 //	internal/sys.EnterRaw  io_uring_enter  no completion is waited for; the submitter knows that no entry blocks in submission
 //	internal/sys.EnterRawFor  io_uring_enter  the completions that it waits for are there; otherwise as EnterRaw
-//	sqlitevfs.preadNoWait  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)
 //	cmd/internal/loadgen.discard  recvfrom  MSG_DONTWAIT
 //	cmd/internal/loadgen.rw  call  read and write on sockets that this process made non-blocking and shares with none
 //	cmd/internal/workload.read  read  eventfds and socket pairs that this process made non-blocking and shares with none
