@@ -11,7 +11,8 @@
 //
 //   - A buffered read asks the page cache first, with a raw system call that does not
 //     block (preadv2 with RWF_NOWAIT, Linux 4.14). Data that is not cached is read
-//     through a ring.
+//     through a ring. Up to 16 KiB of a file that has been cached so far are read by a
+//     plain system call where that is faster.
 //   - Reads and writes with O_DIRECT go through a ring that all goroutines share.
 //     A thousand concurrent operations need a handful of threads, and one system
 //     call submits many of them.

@@ -36,6 +36,7 @@ type state struct {
 	kind                  atomic.Uint32  // a fileKind
 	known                 atomic.Uint32  // a route
 	misses                atomic.Uint32  // large reads since one was cached
+	hits                  atomic.Uint32  // reads since one was not cached, up to hotAfter
 	first                 atomic.Bool    // readFirst was called
 	polled                atomic.Bool    // os has found that it can be polled; known with the route
 	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed

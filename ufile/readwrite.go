@@ -107,6 +107,9 @@ func (f *File) preadAny(p []byte, off int64) (int, error) {
 // if other operations are in flight there, otherwise by a plain call, which is then
 // as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
+	if f.hot(p, off) {
+		return f.call(reading, p, off)
+	}
 	bulk := len(p) >= bulkMin && !f.direct
 	ask := f.askCache()
 	if bulk && ask {
@@ -325,6 +328,11 @@ func (d direction) call(fd int, p []byte, off int64) (int, error) {
 // plainCall transfers p by a plain system call.
 func (f *File) plainCall(d direction, p []byte, off int64) (int, error) {
 	f.plain.Add(1)
+	return f.call(d, p, off)
+}
+
+// call is plainCall that is not counted.
+func (f *File) call(d direction, p []byte, off int64) (int, error) {
 	n, err := d.call(f.fd, p, off)
 	if err != nil {
 		return n, f.pathError(d.String(), err)

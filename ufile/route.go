@@ -4,7 +4,10 @@ package ufile
 
 import (
 	"math"
+	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/reactor"
@@ -117,6 +120,66 @@ const (
 	bulkAsk    = 8
 )
 
+// While all reads of a file find their data in the page cache, small ones may be plain
+// calls: see plainIsFaster. One read in hotAsk, by chance, asks the cache all the same. The
+// first one that does not find its data ends this.
+const (
+	hotMax   = 16 << 10 // bytes of a small read
+	hotAfter = 64       // cached reads in succession
+	hotAsk   = 16
+)
+
+// hot reports whether a read is a plain call because the file was cached so far. The
+// caller does not count that call: hot counts in sixteens, because goroutines that read
+// one file would wait for the counter.
+func (f *File) hot(p []byte, off int64) bool {
+	if f.hits.Load() < hotAfter || len(p) > hotMax || !plainIsFaster(f.fd, p, off) {
+		return false
+	}
+	if rand.Uint32N(hotAsk) == 0 {
+		f.plain.Add(hotAsk - 1)
+		return false
+	}
+	return true
+}
+
+// hotCall is the faster call for cached data on this machine: callUnknown, callRaw or
+// callPlain.
+var hotCall atomic.Uint32
+
+const (
+	callUnknown = iota
+	callRaw
+	callPlain
+)
+
+// plainIsFaster reports whether a plain pread(2) of cached data takes less time than
+// preadv2(2) with RWF_NOWAIT. The latter does not enter the scheduler. The kernel needs
+// more time for it: it copies the vector, and calls more functions, which is expensive
+// with the mitigation of SRSO on AMD's Zen 3 and 4. The first call in a process compares
+// the two by reading the block a few times.
+func plainIsFaster(fd int, p []byte, off int64) bool {
+	if c := hotCall.Load(); c != callUnknown || !hotCall.CompareAndSwap(callUnknown, callRaw) {
+		return c == callPlain
+	}
+	raw, plain := time.Hour, time.Hour
+	for range 32 {
+		begin := time.Now()
+		_, errno := sys.PreadNoWait(fd, p, off)
+		middle := time.Now()
+		_, err := sys.Pread(fd, p, off)
+		if errno != 0 || err != nil {
+			hotCall.Store(callUnknown) // not cached any more: the next call compares
+			return false
+		}
+		raw, plain = min(raw, middle.Sub(begin)), min(plain, time.Since(middle))
+	}
+	if plain < raw {
+		hotCall.Store(callPlain)
+	}
+	return plain < raw
+}
+
 // choose returns the rings for a transfer. If they are nil, the transfer is to be a plain
 // call, because the file or the system has no use for rings or because nothing else is in
 // flight. The caller calls done on the turn afterwards. The error comes from opening
@@ -161,9 +224,13 @@ func (f *File) readCached(p []byte, off int64) (int, bool) {
 	case 0:
 		if n > 0 {
 			f.cached.Add(1)
+			if hits := f.hits.Load(); hits < hotAfter {
+				f.hits.Store(hits + 1)
+			}
 		}
 		return n, true
 	case syscall.EAGAIN:
+		f.hits.Store(0)
 		f.known.CompareAndSwap(uint32(routeUnknown), uint32(routeInline))
 	case syscall.EINVAL: // from kernels that do not know the flag, and at offsets out of range
 		if off > math.MaxInt64-int64(len(p)) {

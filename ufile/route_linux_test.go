@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+
+package ufile
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// hotFile opens a file of 4 KiB blocks, each filled with its number, and caches it.
+func hotFile(t *testing.T, blocks int) *File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "f")
+	var data []byte
+	for i := range blocks {
+		data = append(data, bytes.Repeat([]byte{byte(i)}, 4096)...)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSystem(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if f.route() != routeInline {
+		t.Skip("needs a file system whose files can be read without blocking (FMODE_NOWAIT)")
+	}
+	if err := f.Sync(); err != nil { // dirty pages cannot be evicted
+		t.Fatal(err)
+	}
+	return f
+}
+
+// readBlock reads a block and checks it.
+func readBlock(t *testing.T, f *File, i int) {
+	t.Helper()
+	p := make([]byte, 4096)
+	if n, err := f.ReadAt(p, int64(i)*4096); n != len(p) || err != nil || p[0] != byte(i) || p[4095] != byte(i) {
+		t.Fatalf("ReadAt of block %d = %d, %v, first byte %d", i, n, err, p[0])
+	}
+}
+
+// setHotCall sets the faster call for the time of a test.
+func setHotCall(t *testing.T, c uint32) {
+	before := hotCall.Swap(c)
+	t.Cleanup(func() { hotCall.Store(before) })
+}
+
+// TestHotFile: where plain calls are faster, small reads of a cached file are plain calls,
+// until one of them finds that its data is not cached.
+func TestHotFile(t *testing.T) {
+	const blocks = 1024
+	setHotCall(t, callPlain)
+	f := hotFile(t, blocks)
+	for i := range 2 * blocks {
+		readBlock(t, f, i%blocks)
+	}
+	st := f.Stats()
+	if st.Cached < hotAfter || st.Plain < blocks || st.Ring != 0 {
+		t.Errorf("after %d reads of a cached file: %+v, want most of them plain", 2*blocks, st)
+	}
+	for _, advice := range []int{unix.FADV_RANDOM, unix.FADV_DONTNEED} {
+		if err := unix.Fadvise(f.fd, 0, 0, advice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 0; f.hits.Load() != 0; i++ {
+		if i == blocks {
+			t.Fatal("all blocks were read from the disk, and the file still counts as cached")
+		}
+		readBlock(t, f, i)
+	}
+}
+
+// TestHotFileByRawCalls: where raw calls are faster, a cached file is read by them only.
+func TestHotFileByRawCalls(t *testing.T) {
+	setHotCall(t, callRaw)
+	f := hotFile(t, 16)
+	for i := range 1000 {
+		readBlock(t, f, i%16)
+	}
+	if st := f.Stats(); st.Cached != 1000 {
+		t.Errorf("after 1000 reads of a cached file: %+v, want all of them from the cache", st)
+	}
+}
+
+// TestHotCallIsMeasured: the first hot read of a process compares the calls, and a block
+// that is not cached any more leaves the question open.
+func TestHotCallIsMeasured(t *testing.T) {
+	setHotCall(t, callUnknown)
+	f := hotFile(t, 16)
+	p := make([]byte, 4096)
+	if plainIsFaster(-1, p, 0) || hotCall.Load() != callUnknown {
+		t.Errorf("a comparison that failed chose call %d, want none", hotCall.Load())
+	}
+	got := plainIsFaster(f.fd, p, 4096)
+	if c := hotCall.Load(); c == callUnknown || (c == callPlain) != got {
+		t.Errorf("plainIsFaster = %v and chose call %d", got, c)
+	}
+	if !bytes.Equal(p, bytes.Repeat([]byte{1}, 4096)) {
+		t.Error("the buffer does not have the block that was compared with")
+	}
+}
