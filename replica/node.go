@@ -812,7 +812,11 @@ func (n *Node) recover() {
 
 // giveUp transfers the leadership after a failure of the disk.
 func (n *Node) giveUp() {
-	n.over.Go(func() { _ = n.raft.LeadershipTransfer().Error() })
+	n.over.Go(func() {
+		f := n.raft.LeadershipTransfer()
+		n.store.note()
+		_ = f.Error()
+	})
 }
 
 func (n *Node) propose(kind byte, rest []byte) *proposal {
@@ -1483,7 +1487,11 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 		timeout = time.Until(d)
 	}
 	done := make(chan error, 1)
-	go func() { done <- f(timeout).Error() }()
+	go func() {
+		future := f(timeout)
+		n.store.note()
+		done <- future.Error()
+	}()
 	select {
 	case err := <-done:
 		if errors.Is(err, raft.ErrNotLeader) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -1269,6 +1270,35 @@ func TestIdlePipeline(t *testing.T) {
 			t.Errorf("step %d: sent %v, want %v", i, got, step.want)
 		}
 	}
+}
+
+// unreachable is a network on which no member answers.
+type unreachable struct{ network }
+
+func (unreachable) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest, *raft.AppendEntriesResponse) error {
+	return net.ErrClosed
+}
+
+// TestLostHeartbeatWakesThePipeline: a pipeline that waits is called again after a heartbeat that failed.
+func TestLostHeartbeatWakesThePipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, f := new(notedLog), new(failures)
+		p := &pipeline{AppendPipeline: new(countedPipeline), id: "b", failures: f, patience: time.Hour, log: log}
+		w := transport{network: unreachable{}, failures: f, log: log, beats: beats{time.Now(), time.Second, nil}}
+		for range 2 { // the first is sent
+			_, err := p.AppendEntries(new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse))
+			must(t, err)
+		}
+		const soon = 10 * time.Millisecond
+		w.beats.begin = time.Now().Add(soon - time.Second) // the next heartbeat
+		go w.AppendEntries("b", "", new(raft.AppendEntriesRequest), nil)
+		begin := time.Now()
+		_, err := p.AppendEntries(new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse))
+		must(t, err)
+		if took := time.Since(begin); took != soon {
+			t.Errorf("the pipeline waited for %v beside a heartbeat that failed after %v", took, soon)
+		}
+	})
 }
 
 // TestQuietPipelineWaits: a call that would send nothing waits until entries are stored or

@@ -90,7 +90,9 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 		t.beats.wait()
 	}
 	err := t.network.AppendEntries(id, target, args, resp)
-	t.failures.note(id, err != nil)
+	if t.failures.note(id, err != nil); err != nil {
+		t.log.note() // the pipeline sends the commit index again
+	}
 	return err
 }
 
@@ -198,9 +200,10 @@ type pipeline struct {
 	seen   uint64    // changes of the log before the last call that sent nothing
 }
 
-// mostQuiet is how long raft's goroutine for a member may wait in a pipeline. A transfer of the
-// leadership waits for it.
-const mostQuiet = 250 * time.Millisecond
+// mostQuiet is how long raft's goroutine for a member may wait in a pipeline. What the goroutine
+// must take notice of calls notedLog.note: entries, commits, failures of heartbeats, and changes of
+// the members and of the leadership that this node requests.
+const mostQuiet = time.Second
 
 // redundant reports whether a request tells the member nothing new. Raft calls AppendEntries
 // from one goroutine.
