@@ -93,6 +93,11 @@ func (l *Log) recover() error {
 		}
 	}
 	l.recovery.Unfinished = len(unfinished)
+	// A process that was killed may have left names that are not durable. repair writes
+	// seals, each of which states that the next segment is.
+	if err := l.store.Sync(); err != nil {
+		return err
+	}
 	if err := l.repair(r); err != nil {
 		return err
 	}
@@ -498,8 +503,5 @@ func (l *Log) restore(s *scanner, t tail) error {
 			return err
 		}
 	}
-	if err := l.file.Sync(true); err != nil {
-		return err
-	}
-	return l.store.Sync() // the segment itself may be new, too
+	return l.file.Sync(true)
 }
