@@ -19,8 +19,8 @@ type Record struct {
 // Records reads the log from a position to the end of the records that were durable when
 // the iteration began (with SyncNone: written). The zero Position is the beginning of the
 // log. Any other position must be a record's or come from [Log.End]. After an error the
-// iteration ends. The error is fs.ErrNotExist if the position's segment was trimmed, and
-// a [*CorruptError] for damage and for a position that is not a record's. Records skips
+// iteration ends. The error is fs.ErrNotExist if the record at the position was trimmed,
+// and a [*CorruptError] for damage and for a position that is not a record's. Records skips
 // losses that Options.AcceptLoss accepted; the Seq of the next record shows them.
 // Iterations do not delay appends.
 func (l *Log) Records(from Position) iter.Seq2[Record, error] {
@@ -163,13 +163,15 @@ type logReader struct {
 // run reads from a position to end, or to the end of the log if end is nil. It reports
 // whether it got there.
 func (r *logReader) run(segs []segment, from Position, end *Position) bool {
-	if from == (Position{}) && len(segs) > 0 {
+	switch {
+	case len(segs) == 0 && from == (Position{}):
+		return true
+	case len(segs) > 0 && (from == (Position{}) || from.Segment < segs[0].index && from.Seq == segs[0].firstSeq):
+		// The beginning, or the end of the last segment that was trimmed, which is the same.
 		from = Position{Segment: segs[0].index, Offset: segmentHeaderSize, Seq: segs[0].firstSeq}
-	} else if len(segs) == 0 || from.Segment < segs[0].index || from.Segment > segs[len(segs)-1].index {
-		if from != (Position{}) {
-			r.yield(Record{}, &fs.PathError{Op: "read", Path: r.store.Path(fmt.Sprintf("segment %d", from.Segment)), Err: fs.ErrNotExist})
-		}
-		return from == (Position{})
+	case len(segs) == 0 || from.Segment < segs[0].index || from.Segment > segs[len(segs)-1].index:
+		r.yield(Record{}, &fs.PathError{Op: "read", Path: r.store.Path(fmt.Sprintf("segment %d", from.Segment)), Err: fs.ErrNotExist})
+		return false
 	}
 	r.seq = from.Seq
 	for i, g := range segs {

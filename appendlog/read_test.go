@@ -5,7 +5,11 @@ package appendlog
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -77,6 +81,91 @@ func TestRecordsFrom(t *testing.T) {
 		}
 	}
 	mustClose(t, a)
+}
+
+// TestReadFromTrimmedEnd reads from the end of a segment that was trimmed. No record after
+// that position is missing.
+func TestReadFromTrimmedEnd(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, Options{})
+	one := put(t, a, "one")
+	end := a.End()
+	if err := a.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, a, "two")
+	if err := a.Trim(end); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[Position]string{end: "two <nil>", one: " " + fs.ErrNotExist.Error()} {
+		for way, records := range map[string]iter.Seq2[Record, error]{
+			"Records": a.Records(from), "Read": readRecords(s, ReadOptions{From: from}),
+		} {
+			var got []string
+			for r, err := range records {
+				if errors.Is(err, fs.ErrNotExist) {
+					err = fs.ErrNotExist
+				}
+				got = append(got, fmt.Sprintf("%s %v", r.Data, err))
+			}
+			if !slices.Equal(got, []string{want}) {
+				t.Errorf("%s from %+v: %q, want %q", way, from, got, want)
+			}
+		}
+	}
+	mustClose(t, a)
+}
+
+// trimmingStore trims a log after a reader's first list of the files.
+type trimmingStore struct {
+	*memStore
+	once sync.Once
+	trim func()
+}
+
+func (s *trimmingStore) List() ([]string, error) {
+	names, err := s.memStore.List()
+	s.once.Do(s.trim)
+	return names, err
+}
+
+// TestReadDuringTrim reads from a position behind the segments that are removed meanwhile.
+func TestReadDuringTrim(t *testing.T) {
+	s := newMemStore()
+	a := openMem(t, s, Options{})
+	at := spread(t, a, numbered("record", 7))
+	from := at[6]
+	st := &trimmingStore{memStore: s, trim: func() {
+		if err := a.Trim(from); err != nil {
+			t.Error(err)
+		}
+	}}
+	var got []string
+	for r, err := range readRecords(st, ReadOptions{From: from}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(r.Data))
+	}
+	if !slices.Equal(got, []string{"record 6"}) || len(a.Segments()) != 1 {
+		t.Errorf("got %q, %d segments are left", got, len(a.Segments()))
+	}
+	mustClose(t, a)
+}
+
+// TestReadMissingFile reads a log one of whose names leads to no file.
+func TestReadMissingFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(dir, segmentName("", 1))); err != nil {
+		t.Skipf("needs symbolic links: %v", err)
+	}
+	failed := false
+	for _, err := range Read(dir, ReadOptions{}) {
+		failed = errors.Is(err, fs.ErrNotExist)
+	}
+	if !failed {
+		t.Error("no error")
+	}
 }
 
 func TestReadOfNothing(t *testing.T) {

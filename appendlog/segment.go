@@ -4,8 +4,10 @@ package appendlog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -76,6 +78,29 @@ func (g *segment) accepted(next *segment) bool {
 // listSegments returns the segments of a log in order, their headers read, and
 // the names of segments whose creation was interrupted.
 func listSegments(st segmentStore, prefix string) (segs []segment, unfinished []string, err error) {
+	for gone := ""; ; {
+		if segs, unfinished, err = nameSegments(st, prefix); err != nil {
+			return nil, nil, err
+		}
+		missing := ""
+		for i := range segs {
+			if err = segs[i].read(st); err != nil {
+				missing = segs[i].name
+				break
+			}
+		}
+		switch {
+		case err == nil:
+			return segs, unfinished, nil
+		case !errors.Is(err, fs.ErrNotExist) || missing == gone:
+			return nil, nil, err
+		}
+		gone = missing // probably by Trim: the names are read again
+	}
+}
+
+// nameSegments is listSegments without the headers.
+func nameSegments(st segmentStore, prefix string) (segs []segment, unfinished []string, err error) {
 	names, err := st.List()
 	if err != nil {
 		return nil, nil, err
@@ -90,11 +115,6 @@ func listSegments(st segmentStore, prefix string) (segs []segment, unfinished []
 		}
 	}
 	slices.SortFunc(segs, func(a, b segment) int { return strings.Compare(a.name, b.name) })
-	for i := range segs {
-		if err := segs[i].read(st); err != nil {
-			return nil, nil, err
-		}
-	}
 	return segs, unfinished, nil
 }
 
