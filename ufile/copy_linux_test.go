@@ -9,10 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
@@ -259,5 +263,64 @@ func TestCopyBetweenFileSystems(t *testing.T) {
 	dst := open(t, s, filepath.Join(dir, "dst"), os.O_RDWR|os.O_CREATE)
 	if n, err := ufile.Copy(t.Context(), dst, src, ufile.CopyOptions{}); n != 2<<20 || err != nil || !bytes.Equal(contentOf(t, dst), content) {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestCopyAfterPanic lets Progress panic, or end the goroutine, on the caller's goroutine,
+// while another goroutine copies. When the copy has ended, none of its goroutines uses the
+// files.
+func TestCopyAfterPanic(t *testing.T) {
+	if !sys.Faulty {
+		t.Skip("needs a build with the race detector, which has the system-call hook")
+	}
+	for name, end := range map[string]func(){"panic": func() { panic("enough") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) { copyAfterPanic(t, end) })
+	}
+}
+
+func copyAfterPanic(t *testing.T, end func()) {
+	const size, block = 4 << 20, 4096
+	s := newSystem(t, ufile.Options{Mode: ufile.ModePlain})
+	src := open(t, s, fileOf(t, random(size)), os.O_RDONLY)
+	dst := open(t, s, filepath.Join(t.TempDir(), "dst"), os.O_RDWR|os.O_CREATE)
+	stacks := func(all bool) string {
+		p := make([]byte, 1<<20)
+		return string(p[:runtime.Stack(p, all)])
+	}
+	onCaller := func() bool { return strings.Contains(stacks(false), "ufile.CopyRange(") }
+	var once sync.Once
+	working := make(chan struct{}) // another goroutine copies
+	sys.SetFaults(&sys.Faults{
+		Enter: func(entries []*abi.SQE) (int, syscall.Errno) { return len(entries), 0 },
+		Call: func(name string, n int) (int, syscall.Errno) {
+			switch {
+			case name == "copy_file_range":
+				return 0, syscall.EXDEV
+			case name != "pwrite":
+			case onCaller():
+				<-working
+			default:
+				once.Do(func() { close(working) })
+			}
+			return n, 0
+		},
+	})
+	defer sys.SetFaults(nil)
+	left := make(chan string, 1)
+	go func() {
+		defer func() { left <- stacks(true) }()
+		defer func() { _ = recover() }()
+		_, _ = ufile.CopyRange(t.Context(), dst, 0, src, 0, size, ufile.CopyOptions{
+			BlockSize: block, Blocks: 4,
+			Progress: func(int64) {
+				if onCaller() {
+					end()
+				}
+			},
+		})
+		t.Error("CopyRange returned")
+	}()
+	if all := <-left; strings.Contains(all, "pump.func1()") {
+		t.Errorf("the copy has ended, and a goroutine still works:\n%s", all)
 	}
 }

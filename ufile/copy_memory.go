@@ -29,13 +29,29 @@ func (c *copying) pump(from, to int64, workers int) error {
 	for i := 1; i < workers; i++ {
 		wg.Go(func() { c.work(i) })
 	}
-	c.work(0)
-	wg.Wait()
+	c.lead(&wg)
 	if c.err == nil && c.next < c.to {
 		return context.Cause(c.ctx)
 	}
 	return c.err
 }
+
+// lead works on the caller's goroutine and waits for the other workers, also if Progress
+// panics: then the files may be closed as soon as lead has ended.
+func (c *copying) lead(wg *sync.WaitGroup) {
+	defer wg.Wait()
+	returned := false
+	defer func() {
+		if !returned {
+			c.fail(c.from, errAbandoned)
+		}
+	}()
+	c.work(0)
+	returned = true
+}
+
+// errAbandoned ends the workers of a copy whose caller unwinds. No caller gets it.
+var errAbandoned = errors.New("the copy was abandoned")
 
 // work copies pieces until there are no more.
 func (c *copying) work(i int) {
