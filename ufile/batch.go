@@ -56,7 +56,7 @@ type BatchOptions struct {
 // If the kernel refuses the ring in the middle of a call, because a policy has changed,
 // the call waits up to ten seconds for the ranges in flight. A range that has not ended
 // by then has an error. Its memory must not be used again, because the kernel may still
-// access it.
+// access it. The Batch keeps that memory from the garbage collector.
 //
 // With O_DIRECT a range to be read may have any offset, length and memory: if it is not
 // aligned, it is read into aligned memory of the batch and copied. A range to be written
@@ -390,6 +390,9 @@ func (b *Batch) reapFailed(write bool) {
 	}
 }
 
+// lostRange is the memory of a range that the kernel may still access.
+type lostRange struct{ buf, bounce []byte }
+
 // fail gives up a ring that cannot be entered any more. Ranges that have not
 // completed end with the error. Later calls of the batch use plain system calls.
 func (b *Batch) fail(err error, write bool) {
@@ -406,14 +409,20 @@ func (b *Batch) fail(err error, write bool) {
 	for _, i := range b.free {
 		busy[i] = false
 	}
+	kept := new([]lostRange)
 	for i := range b.parts {
-		if busy[i] {
-			b.parts[i].r.Err = b.parts[i].r.File.pathError(op, err)
-			b.parts[i].r.File.lock.Release()
-			b.free = append(b.free, int32(i))
+		if !busy[i] {
+			continue
 		}
+		p := &b.parts[i]
+		*kept = append(*kept, lostRange{p.r.Buf, p.bounce})
+		p.r.Err = p.r.File.pathError(op, err)
+		p.r.File.lock.Release()
+		b.free = append(b.free, int32(i))
 	}
-	ringloop.Leak(&b.parts[0])
+	if len(*kept) > 0 {
+		ringloop.Leak(kept)
+	}
 	_ = b.ring.Close()
 	b.ring, b.parts = nil, nil
 	b.free = nil

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"weak"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/reactor"
@@ -231,4 +235,60 @@ func TestRingOfABatchThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRingOfABatchThatNeverAnswers breaks the ring of a batch while the kernel has taken an
+// operation that does not end. The memory of the operation outlives the caller's Range.
+func TestRingOfABatchThatNeverAnswers(t *testing.T) {
+	needRing(t)
+	if !sys.Faulty {
+		t.Skip("needs a build with the race detector, which has the system-call hook")
+	}
+	path := fileOf(t, random(8192))
+	needDirect(t, path)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	pipe := int32(r.Fd())
+	synctest.Test(t, func(t *testing.T) { // the batch waits for ten seconds
+		s := newSystem(t, ufile.Options{})
+		f := open(t, s, path, os.O_RDONLY|sys.ODirect)
+		calls := 0
+		sys.SetFaults(&sys.Faults{
+			Call: func(_ string, n int) (int, syscall.Errno) { return n, 0 },
+			Enter: func(entries []*abi.SQE) (int, syscall.Errno) {
+				if calls++; calls > 1 {
+					return 0, syscall.EPERM
+				}
+				entries[0].Fd, entries[0].Off = pipe, ^uint64(0) // nothing is ever written to it
+				return 1, 0
+			},
+		})
+		defer sys.SetFaults(nil)
+		b, err := s.NewBatch(ufile.BatchOptions{Depth: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		ranges := []ufile.Range{
+			{File: f, Buf: ufile.AlignedBuffer(4096)},
+			{File: f, Buf: ufile.AlignedBuffer(4096), Off: 4096},
+		}
+		memory := weak.Make(&ranges[0].Buf[0])
+		if err := b.Read(ranges); !errors.Is(err, syscall.EPERM) || !errors.Is(ranges[0].Err, syscall.EPERM) {
+			t.Fatalf("Read = %v, %v", err, ranges[0].Err)
+		}
+		ranges[0].Buf = ufile.AlignedBuffer(4096)
+		if err := b.Read(ranges); err != nil {
+			t.Errorf("by plain calls: %v", err)
+		}
+		runtime.GC()
+		runtime.GC()
+		if memory.Value() == nil {
+			t.Error("memory that the kernel may write to has been freed")
+		}
+	})
 }
