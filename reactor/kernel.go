@@ -87,7 +87,7 @@ func (o *Options) restrictions() *uring.Restrictions {
 	}
 	ops := append(slices.Clone(o.Restrict), uring.OpAsyncCancel) // cancel
 	slices.Sort(ops)
-	return &uring.Restrictions{Ops: slices.Compact(ops), FlagsAllowed: uring.SQEDrain | uring.SQEAsync}
+	return &uring.Restrictions{Ops: slices.Compact(ops), FlagsAllowed: uring.SQEAsync}
 }
 
 // unlockTime is how long the kernel may take to unlock the memory of a closed ring. A

@@ -31,7 +31,7 @@ var (
 	// ErrNotFound is returned by Cancel when the operation has ended.
 	ErrNotFound = errors.New("reactor: no such operation")
 
-	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink or SQESkipSuccess needs a ring of its own: use uring.Ring")
+	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
 )
 
 type closedError struct{}
@@ -43,8 +43,9 @@ func (closedError) Is(target error) bool { return target == os.ErrClosed }
 // Op is an operation. The methods that start it copy it.
 type Op struct {
 	// SQE is filled by one of its builders. The reactor replaces its user data. SQEs of
-	// other goroutines may follow it, so the reactor refuses an SQE that links to the
-	// next, and an SQE that completes without a CQE.
+	// other goroutines precede and follow it, so the reactor refuses an SQE that links to
+	// the next, an SQE that waits for those before it and delays those after it
+	// (SQEDrain), and an SQE that completes without a CQE.
 	SQE uring.SQE
 	// Buf and Keep stay reachable until the last completion of the operation. Put
 	// all memory that the SQE points at here. Either may be nil.

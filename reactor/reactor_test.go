@@ -452,7 +452,7 @@ func TestOptionsHaveBounds(t *testing.T) {
 // goroutines, or would suppress the CQE.
 func TestFlagsThatNeedARing(t *testing.T) {
 	r := open(t, Options{Loops: 1})
-	for _, flag := range []uring.SQEFlags{uring.SQELink, uring.SQEHardLink, uring.SQESkipSuccess} {
+	for _, flag := range []uring.SQEFlags{uring.SQELink, uring.SQEHardLink, uring.SQEDrain, uring.SQESkipSuccess} {
 		op := new(Op)
 		op.SQE.Nop().SetFlags(flag)
 		if res := r.Do(op); res.Cause != errFlags {

@@ -42,7 +42,7 @@ func (l *loop) queue(op *Op, fn func(Result), stream bool) (ID, error) {
 // start puts an operation into its slot, fills its SQE and ensures that it is
 // submitted.
 func (l *loop) start(s *slot, op *Op) error {
-	if op.SQE.Raw().Flags&(linkFlags|uint8(uring.SQESkipSuccess)) != 0 {
+	if op.SQE.Raw().Flags&refusedFlags != 0 {
 		return errFlags
 	}
 	l.fill(s, op)
@@ -63,7 +63,9 @@ func (l *loop) start(s *slot, op *Op) error {
 	return nil
 }
 
-const linkFlags = uint8(uring.SQELink | uring.SQEHardLink)
+// refusedFlags are the flags that affect the SQEs of other goroutines, or suppress the
+// CQE. SQEDrain would delay cancellations too, and Close would wait for ever.
+const refusedFlags = uint8(uring.SQELink | uring.SQEHardLink | uring.SQEDrain | uring.SQESkipSuccess)
 
 // submit ensures that the kernel gets the pending SQEs. The caller holds mu, which
 // submit releases.
