@@ -15,13 +15,16 @@ type callbacks struct {
 	mu      sync.Mutex
 	any     atomic.Bool // queue is not empty; written under mu
 	queue   []callback
-	spare   []callback // the previous queue, to be used again
 	ready   chan struct{}
 	started bool
 	stopped bool // ready is closed
 	done    sync.WaitGroup
 
 	goroutine string // that runs them
+
+	// Only that goroutine uses these.
+	batch []callback // taken out of queue; those before next were called
+	next  int
 }
 
 type callback struct {
@@ -65,33 +68,47 @@ func (c *callbacks) start() {
 		return
 	}
 	c.started = true
-	named := make(chan struct{})
-	c.done.Go(func() {
-		c.goroutine = goroutineID()
-		close(named)
-		for range c.ready {
-			c.run()
+	c.done.Go(c.serve)
+}
+
+// serve is the goroutine. If a callback ends it by runtime.Goexit, another goroutine
+// continues with the next callback.
+func (c *callbacks) serve() {
+	ended := false
+	defer func() {
+		if ended {
+			return
 		}
-	})
-	<-named
+		if x := recover(); x != nil {
+			panic(x) // the process ends
+		}
+		c.done.Go(c.serve)
+	}()
+	c.mu.Lock()
+	c.goroutine = goroutineID()
+	c.mu.Unlock()
+	c.run()
+	for range c.ready {
+		c.run()
+	}
+	c.run()
+	ended = true
 }
 
 // run calls the queued callbacks, and those that they queue.
 func (c *callbacks) run() {
 	for {
+		for c.next < len(c.batch) {
+			next := c.batch[c.next]
+			c.batch[c.next] = callback{}
+			c.next++
+			next.fn(next.res)
+		}
 		c.mu.Lock()
-		batch := c.queue
-		c.queue, c.spare = c.spare[:0], nil
+		c.batch, c.queue, c.next = c.queue, c.batch[:0], 0
 		c.any.Store(false)
 		c.mu.Unlock()
-		for i := range batch {
-			batch[i].fn(batch[i].res)
-		}
-		clear(batch)
-		c.mu.Lock()
-		c.spare = batch[:0]
-		c.mu.Unlock()
-		if len(batch) == 0 {
+		if len(c.batch) == 0 {
 			return
 		}
 	}
@@ -105,7 +122,6 @@ func (c *callbacks) stop() {
 	close(c.ready)
 	c.mu.Unlock()
 	c.done.Wait()
-	c.run()
 }
 
 // mayClose panics when the calling goroutine runs the callbacks.

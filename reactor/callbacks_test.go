@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,6 +46,37 @@ func TestCallbacksMayQueue(t *testing.T) {
 		<-done
 		waitFor(t, func() bool { return r.Stats().InFlight == 0 })
 	})
+}
+
+// TestCallbacksMayExit calls runtime.Goexit in every second callback, also while the reactor
+// closes. Every callback is called once.
+func TestCallbacksMayExit(t *testing.T) {
+	r := open(t, Options{Loops: 1})
+	rfd, _ := pipe(t)
+	var calls atomic.Int64
+	exit := func(Result) {
+		if calls.Add(1)%2 == 0 {
+			runtime.Goexit()
+		}
+	}
+	queue := func(op *Op) {
+		for range 50 {
+			if _, err := r.Queue(op, exit); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	nop := new(Op)
+	nop.SQE.Nop()
+	queue(nop)
+	waitFor(t, func() bool { return calls.Load() == 50 })
+	queue(readOp(rfd, make([]byte, 1), 0))
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := calls.Load(); n != 100 {
+		t.Errorf("%d callbacks were called, want 100", n)
+	}
 }
 
 func TestCancelEndsOneOperation(t *testing.T) {

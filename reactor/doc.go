@@ -48,6 +48,7 @@
 // Cancellation and completion may race. Each operation ends exactly once. The callbacks
 // of one loop run one after the other, on one goroutine and without a lock. A callback
 // may call every method except Close, which panics. A callback that blocks delays the others.
+// runtime.Goexit, which testing's FailNow calls, ends only the callback that calls it.
 //
 // # Limits
 //
