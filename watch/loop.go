@@ -134,6 +134,7 @@ func (l *Loop) Close() error {
 // free is called once, when no callback runs and none will.
 func (l *Loop) free() error {
 	for _, h := range l.signals {
+		h.gone = true // Remove may follow
 		h.quit()
 	}
 	l.mu.Lock()
@@ -363,8 +364,12 @@ func (l *Loop) OnIdle(f func() bool) *Hook {
 
 // OnSignal makes the loop call f after the process has received sig. The signal loses its
 // default effect until the hook is removed or the loop is closed. Signals that arrive
-// before f is called may be merged into one call. The hook uses a goroutine.
+// before f is called may be merged into one call. The hook uses a goroutine. On a closed
+// loop OnSignal does nothing.
 func (l *Loop) OnSignal(sig os.Signal, f func()) *Hook {
+	if l.closed() {
+		return &Hook{l: l, gone: true} // nothing would end it
+	}
 	h := &Hook{l: l, caught: make(chan os.Signal, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
 	signal.Notify(h.caught, sig)
 	l.signals = append(l.signals, h)
@@ -377,7 +382,7 @@ func (l *Loop) OnSignal(sig os.Signal, f func()) *Hook {
 }
 
 // Remove ends the hook: its function is not called after Remove has returned. Further
-// calls do nothing.
+// calls, and calls after the loop was closed, do nothing.
 func (h *Hook) Remove() {
 	if h.gone {
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"sync"
@@ -335,7 +336,15 @@ func TestLoopSignals(t *testing.T) {
 		if calls != 3 {
 			t.Errorf("%d signals, want 3", calls)
 		}
-		_ = usr2 // ended by the loop's Close
+		must(t, l.Close())
+		usr2.Remove() // ended by Close
+		signal.Ignore(syscall.SIGUSR1)
+		defer signal.Reset(syscall.SIGUSR1)
+		h := l.OnSignal(syscall.SIGUSR1, func() {})
+		if !signal.Ignored(syscall.SIGUSR1) {
+			t.Error("a closed loop takes a signal")
+		}
+		h.Remove()
 	})
 }
 
