@@ -151,6 +151,9 @@ func (b *ringBackend) collect() {
 		b.recheck.finish(b.t, len(b.recheck.fds))
 		b.recheck.quiet, b.recheck.asked = false, 0
 	}
+	if b.recheck.failed {
+		b.armListed()
+	}
 	left := b.w.opts.Batch
 	seen := b.recheck.report(b.t, max(left/2, left-b.waiting()))
 	left -= len(b.t.found)
@@ -170,6 +173,30 @@ func (b *ringBackend) collect() {
 	b.recheck.finish(b.t, seen)
 	b.disarmLasting()
 	b.busy = total > few || total > 1 && b.lookFound
+}
+
+// armListed arms the descriptors of the recheck list anew, which reports their present state.
+// It replaces a call of poll(2) that failed. Such a call may fail in every turn: EINVAL means
+// that the list is longer than RLIMIT_NOFILE, which was lowered since.
+func (b *ringBackend) armListed() {
+	h := &b.recheck
+	for i, fd := range h.fds {
+		if e := b.t.at(int(fd.Fd)); e != nil && e.gen == h.gens[i] && e.rechecked {
+			b.disarm(fd.Fd, e)
+			h.gens[i] = e.gen
+		}
+	}
+	h.finish(b.t, len(h.fds))
+	h.failed, h.asked = false, 0
+}
+
+// disarm ends the poll of a descriptor, if it has one. Later reports of it are stale.
+func (b *ringBackend) disarm(fd int32, e *entry) {
+	if e.armed {
+		b.cancels = append(b.cancels, userData(fd, e.gen))
+		e.armed = false
+		e.turn()
+	}
 }
 
 // complete processes one completion.
@@ -251,13 +278,9 @@ func (b *ringBackend) control(c *uring.CQE) {
 	if e.gen != gen || !e.on {
 		return
 	}
-	if e.armed {
-		// EALREADY: the poll was just checking for events, and may go on with its old
-		// mask. After other errors it may do so, too.
-		b.cancels = append(b.cancels, ud)
-		e.armed = false
-		e.turn()
-	}
+	// EALREADY: the poll was just checking for events, and may go on with its old mask.
+	// After other errors it may do so, too.
+	b.disarm(fd, e)
 	b.t.change(fd, e)
 }
 
@@ -276,6 +299,7 @@ type recheckList struct {
 	fds      []sys.PollFD
 	gens     []uint32
 	asked    int     // how many of them poll(2) has checked
+	failed   bool    // poll(2) has failed
 	quiet    bool    // none was ready when the wait began to sleep
 	disarmed int     // how many of them have no poll with the kernel
 	lasting  []int32 // to be disarmed
@@ -300,14 +324,14 @@ func (h *recheckList) take(t *table) {
 	t.served = t.served[:0]
 }
 
-// ask calls poll(2) for all listed descriptors and returns how many are ready.
+// ask calls poll(2) for all listed descriptors and returns how many are ready, or 1 if the
+// call failed.
 func (h *recheckList) ask() int {
 	if len(h.fds) == 0 {
 		return 0
 	}
 	n, errno := sys.PollNow(h.fds)
-	if errno != 0 { // no memory, or a signal: the next turn asks again
-		h.asked = 0
+	if h.failed = errno != 0; h.failed {
 		return 1
 	}
 	h.asked = len(h.fds)
@@ -382,10 +406,8 @@ func (h *recheckList) finish(t *table, n int) {
 // disarmLasting ends the polls of descriptors that stay ready.
 func (b *ringBackend) disarmLasting() {
 	for _, fd := range b.recheck.lasting {
-		if e := b.t.at(int(fd)); e != nil && e.armed {
-			b.cancels = append(b.cancels, userData(fd, e.gen))
-			e.armed = false
-			e.turn()
+		if e := b.t.at(int(fd)); e != nil {
+			b.disarm(fd, e)
 		}
 	}
 	b.recheck.lasting = b.recheck.lasting[:0]

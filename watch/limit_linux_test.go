@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+
+package watch_test
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/watch"
+)
+
+// TestLoweredDescriptorLimit lowers RLIMIT_NOFILE below the number of descriptors that stay
+// ready: poll(2) then refuses to check them in one call. All of them are still reported.
+func TestLoweredDescriptorLimit(t *testing.T) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
+		runtime.LockOSThread() // another thread would need another ring
+		defer runtime.UnlockOSThread()
+		w, err := watch.New(watch.Options{Mode: b})
+		must(t, err)
+		defer w.Close()
+		const n = 40
+		fds := bells(t, n)
+		ring(t, fds...)
+		for _, fd := range fds {
+			must(t, w.Add(fd, watch.Read, watch.Level, nil))
+		}
+		turn := func(reports map[int]int) {
+			_, err := w.Poll(time.Minute, func(e watch.Event) { reports[e.FD]++ })
+			must(t, err)
+		}
+		for reports := map[int]int{}; len(reports) < n; {
+			turn(reports)
+		}
+
+		var limit syscall.Rlimit
+		must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+		defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+		lower := limit
+		lower.Cur = n / 2
+		must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower))
+		const rounds = 30 // more than the turns after which a ring disarms what stays ready
+		reports := map[int]int{}
+		for range 2 * rounds {
+			turn(reports)
+		}
+		for _, fd := range fds {
+			if reports[fd] < rounds {
+				t.Errorf("descriptor %d was reported in %d of %d turns", fd, reports[fd], 2*rounds)
+			}
+		}
+		for _, fd := range fds[1:] {
+			hush(fd)
+		}
+		clear(reports)
+		for range 2 * rounds {
+			turn(reports)
+		}
+		if reports[fds[0]] < rounds || len(reports) > n {
+			t.Errorf("after all but one were read: %v", reports)
+		}
+		for _, fd := range fds[1:] {
+			if reports[fd] > 1 {
+				t.Errorf("descriptor %d is reported %d times after it was read", fd, reports[fd])
+			}
+		}
+	})
+}
