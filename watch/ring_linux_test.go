@@ -3,11 +3,15 @@
 package watch
 
 import (
+	"errors"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
@@ -184,5 +188,59 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("%v allocations per turn, %v", n, err)
 			}
 		})
+	}
+}
+
+// TestWaitWhileTheKernelRefuses lets the kernel refuse every SQE for lack of memory: Wake and
+// Close end a wait all the same.
+func TestWaitWhileTheKernelRefuses(t *testing.T) {
+	if !sys.Faulty {
+		t.Skip("needs a build with the race detector, which has the system-call hook")
+	}
+	w := ringWatcher(t, false)
+	if _, err := w.Poll(0, nil); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan struct{}, 1)
+	sys.SetFaults(&sys.Faults{
+		Enter: func([]*abi.SQE) (int, syscall.Errno) {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+			return 0, syscall.EAGAIN
+		},
+		Call: func(_ string, n int) (int, syscall.Errno) { return n, 0 },
+	})
+	defer sys.SetFaults(nil)
+	var mu sync.Mutex
+	closed := make(chan error, 1)
+	go func() {
+		<-refused
+		w.Wake()
+		<-refused
+		mu.Lock()
+		defer mu.Unlock()
+		closed <- w.Close()
+	}()
+	woken := false
+	for err := error(nil); err == nil; {
+		mu.Lock()
+		err = w.Prepare()
+		mu.Unlock()
+		if err == nil {
+			err = w.Wait(-1)
+		}
+		if err == nil {
+			woken = true
+		} else if !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		w.Dispatch(nil)
+		mu.Unlock()
+	}
+	if err := <-closed; err != nil || !woken {
+		t.Errorf("close: %v; a wait ended before: %v", err, woken)
 	}
 }

@@ -101,8 +101,9 @@ func (b *ringBackend) sleep(timeout time.Duration) error {
 	}
 }
 
-// over reports whether the wait is to end.
-func (b *ringBackend) over() bool { return b.unusable || b.waiting() > 0 }
+// over reports whether the wait is to end. If the kernel does not take SQEs for now, it has not
+// waited, and has not seen a wakeup: the next turn submits them again.
+func (b *ringBackend) over() bool { return b.unusable || b.behind || b.waiting() > 0 }
 
 // enter submits the shown SQEs and waits as o specifies.
 func (b *ringBackend) enter(o uring.WaitOptions) error {
