@@ -22,6 +22,7 @@ type database struct {
 	// largeGroup is for the WAL after a large commit, unless group sync is forced.
 	largeGroup *syncGroup
 	groupOff   string // why there is no group sync
+	device     uint64 // of the database and of the files that its groups sync
 
 	commits commits
 
@@ -141,6 +142,7 @@ func (d *database) join(fd int) {
 	default:
 		forced := d.opts.GroupSync == On
 		how, reason := sharingOf(fd)
+		d.device = fileID(fd).Device
 		d.group = syncGroupOf(fd, how, syncPages, forced)
 		d.walGroup = syncGroupOf(fd, how, syncWAL, forced)
 		if d.largeGroup = d.walGroup; !forced {
@@ -150,6 +152,13 @@ func (d *database) join(fd int) {
 			d.groupOff = "off: " + reason
 		}
 	}
+}
+
+// shares reports whether the groups of the database can sync a file. A database that is mounted as a
+// single file has its journal and its WAL on another file system, and a syncfs of either one says
+// nothing about the other.
+func (d *database) shares(fd int) bool {
+	return d != nil && d.group != nil && fileID(fd).Device == d.device
 }
 
 // identity identifies a file. It also distinguishes files that had the same inode number

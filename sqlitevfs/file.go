@@ -27,6 +27,7 @@ type file struct {
 	flags      vfs.OpenFlag
 	owner      bool         // it is the database itself
 	entry      bool         // its directory entry is not known to be durable
+	shares     bool         // the groups of the database can sync it
 	chunk      int64        // bytes, see ChunkSize
 	prefetch   *prefetcher  // nil without prefetch
 	frames     *frameWriter // nil if it is no WAL
@@ -233,7 +234,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 // shared sync where that is faster. Where only checkpoints sync, as with synchronous=NORMAL, it shares
 // none: the WALs of such databases have megabytes that syncfs would write for every caller.
 func (f *file) syncData() (all bool, err error) {
-	if f.db == nil || f.db.group == nil || f.db.atCheckpoints.Load() && !f.db.group.forced {
+	if !f.shares || f.db.atCheckpoints.Load() && !f.db.group.forced {
 		return false, sys.Fdatasync(f.fd)
 	}
 	if f.entry && f.db.opts.DirSync != Off {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // Limits of a syncGroup. docs/groupsync.md has the measurements behind them.
@@ -387,11 +388,11 @@ type syncGroupKey struct {
 // syncGroupOf returns the group of a file, nil where syncs are not shared. how is the result
 // of sharingOf for the file.
 func syncGroupOf(fd int, how sharing, kind syncKind, forced bool) *syncGroup {
-	dev, ok := device(fd)
-	if !ok || how == noSharing {
+	id := fileID(fd)
+	if id == (disk.ID{}) || how == noSharing {
 		return nil
 	}
-	key := syncGroupKey{dev, how, kind, forced}
+	key := syncGroupKey{id.Device, how, kind, forced}
 	syncGroups.mu.Lock()
 	defer syncGroups.mu.Unlock()
 	g := syncGroups.all[key]

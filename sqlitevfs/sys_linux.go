@@ -70,13 +70,13 @@ func openAhead(name string, fd int) (*os.File, error) {
 	return f, nil
 }
 
-// device returns the number of the device that has the file.
-func device(fd int) (uint64, bool) {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return 0, false
+// fileID returns the identity of an open file, zero if it is not known. It does not read the file's times.
+func fileID(fd int) disk.ID {
+	id, err := disk.Stat(fd, "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return disk.ID{}
 	}
-	return uint64(st.Dev), true
+	return id
 }
 
 // identify returns a file's identity. It is zero if the file system does not record the time

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // descriptor returns -1: on this system the default VFS makes all calls.
@@ -19,7 +21,7 @@ func freeMemory() int { return 0 }
 
 func openAhead(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-func device(int) (uint64, bool) { return 0, false }
+func fileID(int) disk.ID { return disk.ID{} }
 
 func identify(int) identity { return identity{} }
 

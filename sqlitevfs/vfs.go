@@ -105,6 +105,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 			f.db.atCheckpoints.Store(false)
 		}
 	}
+	f.shares = f.db.shares(f.fd)
 	return f
 }
 
