@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"sync"
@@ -26,6 +27,8 @@ type commits struct {
 	next time.Time // when to try to open a log again
 	told string    // the reason that was logged last
 }
+
+var errMoved = errors.New("the name of the WAL leads to another file")
 
 // stateReady is the state of a database that may use a log but has not opened one yet.
 const stateReady = "ready: no commit in WAL mode has needed it"
@@ -80,7 +83,8 @@ func (c *commits) walClosed() error {
 // attach attaches the WAL to a log for later commits. The caller has synced the WAL: it is
 // durable up to end, the end of its last commit. If no log is available, commits sync the
 // WAL as without a log. An error means that the WAL could not be synced.
-func (c *commits) attach(db *database, path string, h grouplog.Header, end int64) error {
+func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
+	db := w.db
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wal != nil {
@@ -95,12 +99,17 @@ func (c *commits) attach(db *database, path string, h grouplog.Header, end int64
 	if c.log == nil {
 		c.log, err = db.vfs.acquireLog(db.path, db.opts)
 	}
+	var wal *grouplog.WAL
 	if err == nil {
-		c.wal, err = c.log.log.Attach(path)
+		wal, err = c.log.log.Attach(w.path)
+	}
+	if err == nil && !w.is(wal) {
+		err = cmp.Or(wal.Close(), errMoved)
 	}
 	switch {
 	case err == nil:
-		c.wal.SyncedTo(h, end)
+		c.wal = wal
+		wal.SyncedTo(h, end)
 		c.off = ""
 		return nil
 	case errors.Is(err, grouplog.ErrInUse):

@@ -554,3 +554,51 @@ func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedWhileOpen deletes a database while a connection to it is open, and makes another one
+// in its place. The log must not take syncs of the deleted WAL for syncs of the new one.
+func TestDeletedWhileOpen(t *testing.T) {
+	name, _ := withoutTrials(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	open := func(path string) *sqlite3.Conn {
+		c := connect(t, path, name)
+		execSQL(t, c, "CREATE TABLE t(v); PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0")
+		execSQL(t, c, "INSERT INTO t VALUES(1); INSERT INTO t VALUES(2)")
+		return c
+	}
+	open(path)
+	for _, suffix := range []string{"", suffixWAL, "-shm"} {
+		if err := os.Remove(path + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := int64(walHeaderSize) // bytes of the new WAL that a sync has made durable
+	c := open(path)
+	for range 3 {
+		before := statsOf(path).Logged
+		execSQL(t, c, "INSERT INTO t VALUES(3)")
+		if statsOf(path).Logged == before {
+			synced = fileSize(t, path+suffixWAL)
+		}
+	}
+	other := open(filepath.Join(dir, "b"))
+	for range 200 { // the log reuses its space
+		execSQL(t, other, "INSERT INTO t VALUES(randomblob(2000))")
+	}
+	// The power is cut.
+	to := t.TempDir()
+	for _, file := range []string{"a", "a" + suffixWAL, logName} {
+		p, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, suffixWAL) {
+			p = p[:synced]
+		}
+		if err := os.WriteFile(filepath.Join(to, file), p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantQuery(t, connect(t, filepath.Join(to, "a"), Name), "SELECT count(*) FROM t", "5")
+}

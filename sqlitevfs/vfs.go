@@ -78,7 +78,7 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		f.db.commits.configure(opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
 		f.frames = &frameWriter{}
-		f.wal = newWALFile(f.db, f.name, f.frames)
+		f.wal = newWALFile(f.db, f.name, f.fd, f.frames)
 	}
 	return f, out, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -114,6 +115,7 @@ func (w *frameWriter) forget(keep bool) { w.buf, w.keep = w.buf[:0], keep }
 type walFile struct {
 	db     *database
 	path   string
+	id     disk.ID  // zero if it is not known
 	low    int64    // where the writes since the last sync begin; 0: there are none
 	high   int64    // where they end
 	commit [2]int64 // offsets of the last two frames that end a transaction, the last one first; 0: none
@@ -126,18 +128,25 @@ type walFile struct {
 }
 
 // newWALFile returns nil if the database does not use a log.
-func newWALFile(db *database, path string, frames *frameWriter) *walFile {
+func newWALFile(db *database, path string, fd int, frames *frameWriter) *walFile {
 	if db == nil || !db.commits.walOpened() {
 		return nil
 	}
-	return &walFile{db: db, path: path, frames: frames}
+	return &walFile{db: db, path: path, id: fileID(fd), frames: frames}
 }
 
-// log returns the WAL's handle in the log, nil before the first commit and after the log
-// has failed. An error means that the WAL could not be synced after such a failure.
+// is reports whether a WAL of the log is this file. It is not if the database was deleted while it was
+// open, and another one has its name.
+func (w *walFile) is(wal *grouplog.WAL) bool { return w.id == (disk.ID{}) || w.id == wal.ID() }
+
+// log returns the WAL's handle in the log, nil before the first commit, after the log has
+// failed, and if the log has another file of that name. An error means that the WAL could not be synced after such a failure.
 func (w *walFile) log() (*grouplog.WAL, error) {
 	wal := w.db.commits.attached()
-	if wal != nil && wal.LogFailed() {
+	switch {
+	case wal == nil || !w.is(wal):
+		return nil, nil
+	case wal.LogFailed():
 		return nil, w.db.commits.detach(w.db)
 	}
 	return wal, nil
@@ -216,7 +225,7 @@ func (w *walFile) synced(read func(p []byte, off int64) (int, error)) error {
 	if !ok || w.header || w.commit[0] == 0 || w.frames.ends > maxEnds {
 		return nil
 	}
-	return w.db.commits.attach(w.db, w.path, h, end)
+	return w.db.commits.attach(w, h, end)
 }
 
 // sync makes a commit durable by the log, and everything else by syncing the WAL. The

@@ -21,8 +21,9 @@ import (
 var (
 	// ErrInUse is returned by Open if the log is already open, in this process or another.
 	ErrInUse = errors.New("the log is in use")
-	// ErrClaimed is returned by Attach if the WAL already belongs to another log. Its commits must
-	// then be made durable by syncing the WAL, as without a log.
+	// ErrClaimed is returned by Attach if the WAL already belongs to another log, or if the log has
+	// another WAL of that name, which was removed while it was attached. The commits must then be
+	// made durable by syncing the WAL, as without a log.
 	ErrClaimed = errors.New("the WAL is claimed by another log")
 	// ErrBusy means that commits have to be replayed into a database that is in use, or that
 	// another process takes too long to replay.

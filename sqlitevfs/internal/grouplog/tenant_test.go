@@ -283,3 +283,31 @@ func TestSkippedIsReported(t *testing.T) {
 		}
 	}
 }
+
+// TestSamePathTwice replaces a WAL that is attached. The log names WALs by their paths, so it must not
+// take commits of the new one, too.
+func TestSamePathTwice(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir, small())
+	defer mustClose(t, l)
+	w := wals(t, dir, 1)[0]
+	w.attach(l)
+	if err := w.commit(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(w.path); err != nil {
+		t.Fatal(err)
+	}
+	again := wals(t, dir, 1)[0]
+	if wal, err := l.Attach(again.path); !errors.Is(err, ErrClaimed) {
+		t.Errorf("attached, although the log has commits of that name: %v, %v", wal, err)
+	}
+	if err := w.wal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again.attach(l)
+	if err := again.commit(1); err != nil {
+		t.Fatal(err)
+	}
+}

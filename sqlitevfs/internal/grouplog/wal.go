@@ -41,8 +41,8 @@ type WAL struct {
 }
 
 // Attach opens a WAL for commits. The file must exist; it may be empty. Its content and its
-// directory entry are durable when Attach returns. A WAL can be attached only once, to one log: see
-// [ErrClaimed]. Before SQLite removes or replaces the file, the WAL must be closed; then the new
+// directory entry are durable when Attach returns. A WAL can be attached only once, to one log, and a
+// log has one WAL of a name: see [ErrClaimed]. Before SQLite removes or replaces the file, the WAL must be closed; then the new
 // file can be attached.
 func (l *Log) Attach(path string) (*WAL, error) {
 	path, err := filepath.Abs(path)
@@ -70,6 +70,12 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if l.closed || l.failed != nil {
 		f.Close()
 		return nil, l.refusal()
+	}
+	for other := range l.wals {
+		if other.path == name { // the log could not tell their records apart
+			f.Close()
+			return nil, &fs.PathError{Op: "attach", Path: path, Err: ErrClaimed}
+		}
 	}
 	l.wals[w] = struct{}{}
 	return w, nil
