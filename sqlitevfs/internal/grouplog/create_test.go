@@ -4,6 +4,7 @@ package grouplog
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -199,4 +200,66 @@ func reappend(t *testing.T, w *testWAL) {
 		}
 		off += int64(len(c))
 	}
+}
+
+// lockFS calls a function after each attempt to lock a byte of a log.
+type lockFS struct {
+	disk.FS
+	tried func(off int64, ok bool)
+}
+
+func (f *lockFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	file, err := f.FS.Open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &lockFile{file, f}, nil
+}
+
+type lockFile struct {
+	disk.File
+	fs *lockFS
+}
+
+func (f *lockFile) TryLock(off, n int64) (bool, error) {
+	ok, err := f.File.TryLock(off, n)
+	if err == nil {
+		f.fs.tried(off, ok)
+	}
+	return ok, err
+}
+
+// TestReplayBesideInspect begins to replay a log at the moment at which Inspect examines whether the log
+// is in use. The replay must wait: a log in use has no commits to replay.
+func TestReplayBesideInspect(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	w.lose(1)
+	var begin, wait sync.Once
+	waits, replayed := make(chan struct{}), make(chan error, 1)
+	replayer := &lockFS{disk.OS, func(off int64, ok bool) {
+		if off == replayByte && !ok {
+			wait.Do(func() { close(waits) })
+		}
+	}}
+	inspector := &lockFS{disk.OS, func(off int64, ok bool) {
+		if off != userByte || !ok {
+			return
+		}
+		begin.Do(func() {
+			go func() {
+				_, err := Recover(dir, Options{FS: replayer})
+				replayed <- err
+				wait.Do(func() { close(waits) })
+			}()
+			<-waits
+		})
+	}}
+	s, err := Inspect(dir, Options{FS: inspector})
+	if err != nil || s.InUse {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := <-replayed; err != nil {
+		t.Error(err)
+	}
+	w.check()
 }

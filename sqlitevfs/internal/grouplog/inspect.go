@@ -46,8 +46,7 @@ func Inspect(dir string, o Options) (Summary, error) {
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
 	s := Summary{Path: l.path}
 	if f, err := o.FS.Open(l.path, 0, 0); err == nil {
-		ok, err := f.TryLock(userByte, 1)
-		s.InUse = !ok && err == nil
+		s.InUse = inUse(f)
 		f.Close()
 	}
 	if l.file, err = o.FS.Open(l.path, disk.ReadOnly, 0); err != nil {
@@ -97,6 +96,18 @@ func Inspect(dir string, o Options) (Summary, error) {
 	}
 	slices.SortFunc(s.WALs, func(a, b WALSummary) int { return strings.Compare(a.Path, b.Path) })
 	return s, nil
+}
+
+// inUse reports whether another process uses or replays a log. It locks both bytes, as a replay does:
+// with the byte of the user alone, a replay that begins meanwhile would take the log for one in use, which
+// has nothing to replay.
+func inUse(f disk.File) bool {
+	for _, b := range []int64{replayByte, userByte} {
+		if ok, err := f.TryLock(b, 1); !ok {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // add adds the difference between two reports.
