@@ -3,12 +3,18 @@
 package grouplog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // TestFaults makes each call of a run fail in turn, once or permanently, and crashes: no
@@ -153,4 +159,118 @@ func TestFailedSyncEndsCommits(t *testing.T) {
 	if logged, err := w.wal.Commit(w.header, off, frames); logged || err == nil {
 		t.Errorf("a commit after a failed sync: %v, %v", logged, err)
 	}
+}
+
+// dirtyFS is a disk on which writes of WALs have failed: the page cache has the content of a WAL, and the
+// disk has other content. A sync writes only what was written through this file system since.
+type dirtyFS struct {
+	disk.FS
+	mu    sync.Mutex
+	disk  []byte // of the WAL
+	dirty [][2]int64
+}
+
+func (f *dirtyFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	file, err := f.FS.Open(name, flag, perm)
+	if err != nil || !strings.HasSuffix(name, "-wal") {
+		return file, err
+	}
+	return &dirtyFile{file, f}, nil
+}
+
+type dirtyFile struct {
+	disk.File
+	fs *dirtyFS
+}
+
+func (f *dirtyFile) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.fs.dirty = append(f.fs.dirty, [2]int64{off, off + int64(len(p))})
+	return f.File.WriteAt(p, off)
+}
+
+func (f *dirtyFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	for _, d := range f.fs.dirty {
+		if n := d[1] - int64(len(f.fs.disk)); n > 0 {
+			f.fs.disk = append(f.fs.disk, make([]byte, n)...)
+		}
+		if _, err := f.File.ReadAt(f.fs.disk[d[0]:d[1]], d[0]); err != nil {
+			return err
+		}
+	}
+	f.fs.dirty = nil
+	return nil
+}
+
+// TestPresentInThePageCacheOnly replays the log of a process whose WAL could not be synced. The kernel
+// reports that once; the page cache then has commits that the disk lacks, and a sync does not write them.
+func TestPresentInThePageCacheOnly(t *testing.T) {
+	dir, w := oneWAL(t, 3)
+	p, err := os.ReadFile(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys := &dirtyFS{FS: disk.OS, disk: bytes.Clone(p[:walHeaderSize+100])}
+	r, err := Recover(dir, Options{FS: fsys})
+	if err != nil || r.Present != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := os.WriteFile(w.path, fsys.disk, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.check()
+}
+
+// TestFailedWALIsNotAttachedAgain closes a WAL that could not be synced. Its commits are durable only in
+// the log, which must keep them: another life of the same WAL must not declare them to be durable.
+func TestFailedWALIsNotAttachedAgain(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	fsys := newCutFS()
+	o := small()
+	o.FS = fsys
+	l, _ := mustOpen(t, dir, o)
+	all := wals(t, dir, 2)
+	w, other := all[0], all[1]
+	w.attach(l)
+	other.attach(l)
+	for range 3 {
+		if err := w.commit(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsys.fail = func(op, name string, _ int64) error {
+		if op == "sync" && name == w.path {
+			return syscall.EIO
+		}
+		return nil
+	}
+	if err := w.wal.Sync(); err == nil {
+		t.Error("the sync did not fail")
+	}
+	fsys.fail = nil
+	w.wal.Close()
+	if wal, err := l.Attach(w.path); err == nil {
+		w.wal = wal
+		wal.SyncedTo(w.parsed, w.off)
+		if err := w.commit(1); err != nil {
+			t.Fatal(err)
+		}
+		if err := wal.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.commit(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.commit(1); err != nil {
+		t.Error("another WAL:", err)
+	}
+	crash(l)
+	w.lose(0)
+	reopen(t, dir)
+	w.check()
 }

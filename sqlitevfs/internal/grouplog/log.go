@@ -70,12 +70,12 @@ type Log struct {
 	idle       *sync.Cond // signalled when the queue has no leader
 	closed     bool
 	failed     error
-	broken     atomic.Bool // failed is set
-	full       bool        // there is no room, until a WAL is synced
-	cannotGrow bool        // the file cannot grow any more
-	small      []*segment  // first segments that are no longer used
-	walFailed  bool        // a WAL could not be synced: its records are needed
-	synced     []record    // synced WALs, to be noted in the next batch
+	broken     atomic.Bool      // failed is set
+	full       bool             // there is no room, until a WAL is synced
+	cannotGrow bool             // the file cannot grow any more
+	small      []*segment       // first segments that are no longer used
+	unsynced   map[string]error // WALs that could not be synced: their records are needed
+	synced     []record         // synced WALs, to be noted in the next batch
 	wals       map[*WAL]struct{}
 	used       []*segment // oldest first; the last is written
 	free       []*segment
@@ -130,7 +130,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, Report{}, err
 	}
-	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{},
+	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{}, unsynced: map[string]error{},
 		wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
 	l.queue.MaxIdle, l.queue.MaxWait = gatherMaxIdle, gatherMaxWait
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
@@ -381,7 +381,7 @@ func (l *Log) Close() error {
 	if failed := l.Err(); failed != nil {
 		err = failed
 	}
-	if err == nil && !l.walFailed {
+	if err == nil && len(l.unsynced) == 0 {
 		err = l.reset(true) // so that the next Open has nothing to replay
 	}
 	if cerr := l.file.Close(); err == nil {

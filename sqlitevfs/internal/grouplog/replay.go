@@ -112,7 +112,7 @@ func (t *target) apply(rec record, report *Report) error {
 	if same && rec.end() <= t.end {
 		report.Present++
 		t.note(rec)
-		return nil
+		return t.renew(rec)
 	}
 	sum, ok := t.verify(rec, before)
 	if !ok {
@@ -210,6 +210,16 @@ func (t *target) replaceable(off int64) bool {
 		end = s.start
 	}
 	return false
+}
+
+// renew writes a commit that the WAL has. If a write to the disk failed, the page cache has the commit and
+// the disk does not. The kernel reports that once, and a sync then writes nothing. Where the database is in
+// use SQLite may overwrite the commit meanwhile, so renew does nothing.
+func (t *target) renew(rec record) error {
+	if t.db == nil || t.dry {
+		return nil
+	}
+	return writeFull(t.file, rec.frames, rec.off)
 }
 
 // write writes a commit at the end of the WAL.

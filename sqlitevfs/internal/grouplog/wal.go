@@ -42,7 +42,8 @@ type WAL struct {
 
 // Attach opens a WAL for commits. The file must exist; it may be empty. Its content and its
 // directory entry are durable when Attach returns. A WAL can be attached only once, to one log, and a
-// log has one WAL of a name: see [ErrClaimed]. Before SQLite removes or replaces the file, the WAL must be closed; then the new
+// log has one WAL of a name: see [ErrClaimed]. A WAL that could not be synced cannot be attached to this
+// log again. Before SQLite removes or replaces the file, the WAL must be closed; then the new
 // file can be attached.
 func (l *Log) Attach(path string) (*WAL, error) {
 	path, err := filepath.Abs(path)
@@ -70,6 +71,12 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if l.closed || l.failed != nil {
 		f.Close()
 		return nil, l.refusal()
+	}
+	// The page cache may have what the disk lacks, and a later sync would not show that. The records must
+	// not be taken for durable in the WAL.
+	if err := l.unsynced[name]; err != nil {
+		f.Close()
+		return nil, fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
 	}
 	for other := range l.wals {
 		if other.path == name { // the log could not tell their records apart
@@ -333,7 +340,7 @@ func (w *WAL) sync(sync func() error) error {
 	if err != nil {
 		w.failed = fmt.Errorf("grouplog: a sync of the WAL failed before: %w", err)
 		w.broken.Store(true)
-		l.walFailed = true
+		l.unsynced[w.path] = err
 		return err
 	}
 	w.synced.Store(max(mark, w.synced.Load()))
