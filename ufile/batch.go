@@ -120,6 +120,8 @@ func (b *Batch) open(buffers int) error {
 		o.Restrict = &uring.Restrictions{
 			Ops:         []uring.Op{uring.OpRead, uring.OpReadFixed, uring.OpWrite, uring.OpWriteFixed},
 			RegisterOps: []uring.RegisterOp{uring.OpRegisterBuffers},
+			// For files whose entries a worker thread executes.
+			FlagsAllowed: uring.SQEAsync,
 		}
 	}
 	ring, err := ringloop.Open(o, 4)
@@ -257,6 +259,10 @@ func (b *Batch) viaRing(r *Range, write bool) bool {
 		return false
 	case !f.lock.Acquire():
 		r.plain(write) // returns that it is closed
+		return false
+	case !f.mayCall(directionOf(write)):
+		f.lock.Release()
+		r.plain(write) // returns why not
 		return false
 	case !f.direct && !write && !b.looked && f.askCache():
 		r.fromCache()
@@ -398,10 +404,7 @@ type lostRange struct{ buf, bounce []byte }
 func (b *Batch) fail(err error, write bool) {
 	b.broken = err
 	b.reapFailed(write)
-	op := "read"
-	if write {
-		op = "write"
-	}
+	op := directionOf(write).String()
 	busy := make([]bool, len(b.parts))
 	for i := range busy {
 		busy[i] = true
@@ -432,10 +435,7 @@ func (b *Batch) fail(err error, write bool) {
 func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	p := &b.parts[i]
 	r := p.r
-	op := "read"
-	if write {
-		op = "write"
-	}
+	op := directionOf(write).String()
 	again := false
 	switch errno := c.Errno(); {
 	case errno == syscall.EINTR:

@@ -17,20 +17,6 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// batchModes are the modes in which batches must work.
-var batchModes = []ufile.Mode{ufile.ModeAuto, ufile.ModeRing, ufile.ModePlain}
-
-func overBatches(t *testing.T, test func(t *testing.T, s *ufile.System)) {
-	for _, mode := range batchModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			if mode == ufile.ModeRing {
-				ringtest.NeedRing(t)
-			}
-			test(t, newSystem(t, ufile.Options{Mode: mode}))
-		})
-	}
-}
-
 func noise(n int, seed uint64) []byte {
 	p := make([]byte, n)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -41,7 +27,7 @@ func noise(n int, seed uint64) []byte {
 }
 
 func TestBatchReadsManyRangesOfManyFiles(t *testing.T) {
-	overBatches(t, func(t *testing.T, s *ufile.System) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
 		var files []*ufile.File
 		var want [][]byte
 		for i := range 3 {
@@ -94,7 +80,7 @@ func TestBatchReadsManyRangesOfManyFiles(t *testing.T) {
 }
 
 func TestBatchWrites(t *testing.T) {
-	overBatches(t, func(t *testing.T, s *ufile.System) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
 		name := filepath.Join(t.TempDir(), "data")
 		f, err := s.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
@@ -125,7 +111,7 @@ func TestBatchAlignsForDirect(t *testing.T) {
 	if sys.ODirect == 0 {
 		t.Skip("needs O_DIRECT, which this system does not have")
 	}
-	overBatches(t, func(t *testing.T, s *ufile.System) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
 		name := filepath.Join(t.TempDir(), "data")
 		want := noise(100_001, 7)
 		if err := os.WriteFile(name, want, 0o600); err != nil {
@@ -157,7 +143,7 @@ func TestBatchAlignsForDirect(t *testing.T) {
 }
 
 func TestBatchErrors(t *testing.T) {
-	overBatches(t, func(t *testing.T, s *ufile.System) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
 		name := filepath.Join(t.TempDir(), "data")
 		if err := os.WriteFile(name, make([]byte, 100), 0o600); err != nil {
 			t.Fatal(err)
@@ -241,7 +227,7 @@ func TestBatchOfLargeCachedBlocks(t *testing.T) {
 	const block, blocks = 64 << 10, 32
 	content := random(block*blocks - 1000)
 	path := fileOf(t, content)
-	overBatches(t, func(t *testing.T, s *ufile.System) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
 		f := open(t, s, path, os.O_RDONLY)
 		b, err := s.NewBatch(ufile.BatchOptions{})
 		if err != nil {

@@ -310,6 +310,13 @@ const (
 	writing
 )
 
+func directionOf(write bool) direction {
+	if write {
+		return writing
+	}
+	return reading
+}
+
 func (d direction) String() string {
 	if d == writing {
 		return "write"
