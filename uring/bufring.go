@@ -293,9 +293,16 @@ func (b *BufRing) Close() error {
 	return b.free()
 }
 
-// free gives the memory back, once the kernel does not know it any more.
+// unmap gives back the memory of the ring. The buffers stay.
+func (b *BufRing) unmap() error {
+	err := b.mem.Unmap()
+	b.mem, b.bufs, b.word = nil, nil, new(atomic.Uint32)
+	return err
+}
+
+// free gives all memory back, once the kernel does not use it any more.
 func (b *BufRing) free() error {
-	err := errors.Join(b.mem.Unmap(), b.slab.Unmap())
-	b.mem, b.slab, b.data, b.opts.Memory, b.opts.Buffers, b.bufs, b.word = nil, nil, nil, nil, nil, nil, new(atomic.Uint32)
+	err := errors.Join(b.unmap(), b.slab.Unmap())
+	b.slab, b.data, b.opts.Memory, b.opts.Buffers = nil, nil, nil, nil
 	return err
 }

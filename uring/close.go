@@ -141,6 +141,7 @@ func (r *Ring) close(released func() bool) error {
 	var errs []error
 	for _, b := range r.bufs {
 		_ = b.unregister() // refused ones die with the ring
+		errs = append(errs, b.unmap())
 	}
 	if r.registered >= 0 {
 		errs = append(errs, r.UnregisterRingFD())
@@ -149,7 +150,8 @@ func (r *Ring) close(released func() bool) error {
 		errs = append(errs, r.fd.Close())
 		r.fd = nil
 	}
-	// The kernel holds its own references to the pages of the queues.
+	// The kernel holds its own references to the pages of the queues and of the buffer rings.
+	// A mapping of the ring's descriptor that was left would keep the ring alive.
 	errs = append(errs, unmap(r.mem), unmap(r.extra))
 	r.mem, r.extra = nil, nil
 	r.enterFD = -1

@@ -4,6 +4,8 @@ package uring_test
 
 import (
 	"errors"
+	"io"
+	"os"
 	"runtime"
 	"syscall"
 	"testing"
@@ -177,6 +179,37 @@ func TestCloseNow(t *testing.T) {
 	ctlOK(t, "close again", r.CloseNow())
 	ctlWrite(t, b, []byte("late"))
 	buf[0]++
+}
+
+// TestCloseNowReleasesTheRing closes rings with a buffer ring and a receive in flight. The kernel
+// releases the ring and its table of files, in which the only writer of a pipe is. A ring that
+// it kept would take the data of the socket.
+func TestCloseNowReleasesTheRing(t *testing.T) {
+	ringtest.NeedKernel(t, "PBUF_RING", "5.19")
+	for _, kind := range bufRingKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			ringtest.NeedKernel(t, "PBUF_RING", kind.since)
+			a, _ := ctlTCP(t)
+			rd, wr, err := os.Pipe()
+			ctlOK(t, "pipe", err)
+			defer rd.Close()
+			r, err := uring.Open(uring.Options{})
+			ctlOK(t, "open", err)
+			_, err = r.NewBufRing(kind.of(uring.BufRingOptions{Group: 75, Entries: 4, BufferSize: 64}))
+			ctlOK(t, "buffers", err)
+			ctlOK(t, "register", r.RegisterFiles([]int{int(wr.Fd())}))
+			ctlOK(t, "close the writer", wr.Close())
+			p := make([]byte, 4)
+			ctlNext(t, r).Recv(uring.Fd(a), p, 0)
+			_, err = r.Submit()
+			ctlOK(t, "submit", err)
+			ctlOK(t, "close", r.CloseNow())
+			ctlOK(t, "deadline", rd.SetReadDeadline(time.Now().Add(ringtest.Patience)))
+			if _, err := rd.Read(p); err != io.EOF {
+				t.Errorf("the kernel has not released the ring: %v", err)
+			}
+		})
+	}
 }
 
 // TestBufRingCloseInFlight closes a buffer ring while a stream may pick a buffer from it:
