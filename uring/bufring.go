@@ -275,7 +275,9 @@ func (b *BufRing) Available() (int, error) {
 
 // Close unregisters the group and frees the buffers. No slice of them may be used
 // afterwards. While operations of the ring are in flight, one of them may have picked a
-// buffer: mapped buffers then stay until the ring is closed. When the kernel refuses
+// buffer: mapped buffers then stay until the ring is closed. They also stay if the ring has
+// had completions without an entry (tags, messages of rings), because it counts
+// completions to know what is in flight. When the kernel refuses
 // (EEXIST on another thread than the issuing one), everything stays as it is, and Close
 // of the ring frees it. The second call returns nil.
 func (b *BufRing) Close() error {
@@ -285,7 +287,7 @@ func (b *BufRing) Close() error {
 	if err := b.unregister(); err != nil {
 		return err
 	}
-	if b.slab != nil && b.ring.inFlight() != 0 {
+	if b.slab != nil && !b.ring.idle() {
 		b.ring.retired = append(b.ring.retired, b.slab)
 		b.slab = nil
 	}

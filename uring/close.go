@@ -63,7 +63,7 @@ func (r *Ring) Close() error {
 // operations use no memory, such as polls, or memory that stays reachable. The buffers
 // of buffer rings are never freed if an operation may be in flight. See [Ring.Close].
 func (r *Ring) CloseNow() error {
-	idle := r.enterFD < 0 || r.sq.head == nil || r.inFlight() == 0
+	idle := r.enterFD < 0 || r.sq.head == nil || r.idle()
 	err := r.close(func() bool { return idle })
 	if errors.Is(err, ErrInFlight) {
 		return nil // as announced
@@ -71,31 +71,68 @@ func (r *Ring) CloseNow() error {
 	return err
 }
 
+// byFD has the open rings, by descriptor, so that a message to one of them can be noted.
+var byFD = struct {
+	sync.RWMutex
+	rings map[int]*Ring
+}{rings: map[int]*Ring{}}
+
+// list adds the ring to byFD, or removes it.
+func (r *Ring) list(open bool) {
+	byFD.Lock()
+	defer byFD.Unlock()
+	if open {
+		byFD.rings[r.fd.Int()] = r
+	} else {
+		delete(byFD.rings, r.fd.Int())
+	}
+}
+
+// noteMessage notes that completions without an entry may arrive in the ring of a descriptor.
+func noteMessage(target FD) {
+	byFD.RLock()
+	defer byFD.RUnlock()
+	if r := byFD.rings[int(target.n)]; r != nil {
+		r.messaged.Store(true)
+	}
+}
+
+// taken returns how many entries the kernel has taken.
+func (r *Ring) taken() uint32 {
+	if r.setup&SetupSQPoll != 0 {
+		return r.sq.next - r.sq.base // its thread may take entries at any time
+	}
+	return r.sq.head.Load() - r.sq.base
+}
+
 // inFlight returns how many entries the kernel has taken that have not completed for the
 // last time. It is too high where entries complete without a completion (SQESkipSuccess),
-// and never 0 by mistake but for completions that other rings have sent.
-func (r *Ring) inFlight() uint32 {
-	taken := r.sq.head.Load()
-	if r.setup&SetupSQPoll != 0 {
-		taken = r.sq.next // its thread may take entries at any time
-	}
-	return taken - r.sq.base - r.cq.ended
+// and wrong where completions have no entry.
+func (r *Ring) inFlight() uint32 { return r.taken() - r.cq.ended }
+
+// entriesOnly reports whether every completion of the ring has an entry. The completions of
+// tags and of messages have none. It does not know of messages by other processes.
+func (r *Ring) entriesOnly() bool { return !r.tagged && !r.messaged.Load() }
+
+// idle reports whether the kernel certainly has no entry.
+func (r *Ring) idle() bool {
+	return r.inFlight() == 0 && (r.taken() == 0 || r.entriesOnly())
 }
 
 // endAll cancels the operations in flight and reaps, until none is left or the time is
-// over. It reports whether nothing is left.
+// over. It reports whether certainly nothing is left.
 func (r *Ring) endAll(span time.Duration) bool {
 	until := time.Now().Add(span)
 	var dropped [64]CQE
 	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
 		for r.Reap(dropped[:]) > 0 {
 		}
-		if r.sq.head.Load() == r.sq.base && r.inFlight() == 0 {
+		if r.taken() == 0 && r.idle() {
 			return true // nothing was ever submitted
 		}
 		n, err := r.SyncCancel(CancelOptions{Any: true, All: true}, pause)
-		if r.inFlight() == 0 && (err != nil || n == 0) {
-			return true
+		if (err != nil || n == 0) && (r.inFlight() == 0 || !r.entriesOnly()) {
+			return r.idle()
 		}
 		if err != nil && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, sys.ETIME) && !errors.Is(err, syscall.EALREADY) {
 			return false
@@ -147,6 +184,7 @@ func (r *Ring) close(released func() bool) error {
 		errs = append(errs, r.UnregisterRingFD())
 	}
 	if r.fd != nil {
+		r.list(false)
 		errs = append(errs, r.fd.Close())
 		r.fd = nil
 	}

@@ -155,6 +155,23 @@ func TestCloseOfARestrictedRing(t *testing.T) {
 		ctlWrite(t, b, []byte("late"))
 		buf[0]++ // this read would fault if the memory were unmapped
 	})
+	t.Run("as many messages as operations", func(t *testing.T) {
+		rd, _ := ctlPipe(t)
+		p := make([]byte, 4)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		r, err := uring.Open(uring.Options{SingleIssuer: true})
+		ctlOK(t, "open", err)
+		ctlNext(t, r).Read(uring.Fd(rd), p, 0)
+		ctlNext(t, r).MsgRing(uring.Fd(r.FD()), 1, 2)
+		ringtest.Await(t, r, 2)
+		ctlElsewhere(func() {
+			if err := r.Close(); !errors.Is(err, uring.ErrInFlight) {
+				t.Errorf("close: %v", err)
+			}
+		})
+		runtime.KeepAlive(p)
+	})
 	t.Run("nothing in flight", func(t *testing.T) {
 		r, err := uring.Open(uring.Options{SingleIssuer: true})
 		ctlOK(t, "open", err)
@@ -207,6 +224,39 @@ func TestCloseNowReleasesTheRing(t *testing.T) {
 			ctlOK(t, "deadline", rd.SetReadDeadline(time.Now().Add(ringtest.Patience)))
 			if _, err := rd.Read(p); err != io.EOF {
 				t.Errorf("the kernel has not released the ring: %v", err)
+			}
+		})
+	}
+}
+
+// TestBufRingCloseBesideMessages closes a buffer ring as [TestBufRingCloseInFlight] does, after
+// as many completions without an entry as there are operations in flight.
+func TestBufRingCloseBesideMessages(t *testing.T) {
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+	for _, from := range []string{"message", "tag"} {
+		t.Run(from, func(t *testing.T) {
+			r := ctlRing(t, uring.Options{})
+			a, _ := ctlTCP(t)
+			bufs := ctlBufRing(t, r, uring.BufRingOptions{Group: 74, Entries: 4, BufferSize: unix.Getpagesize()})
+			ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 74)
+			if from == "message" {
+				ctlNext(t, r).MsgRing(uring.Fd(r.FD()), 1, 2)
+				ringtest.Await(t, r, 2)
+			} else {
+				_, err := r.Submit()
+				ctlOK(t, "submit", err)
+				ctlOK(t, "register", r.RegisterFiles([]int{a}, 1))
+				_, err = r.UpdateFiles(0, []int{-1}, 0)
+				ctlOK(t, "update", err)
+				ringtest.Await(t, r, 1)
+			}
+			buf := bufs.Buffer(0)
+			ctlOK(t, "close", bufs.Close())
+			buf[0]++ // this would fault if the memory were unmapped
+			begin := time.Now()
+			ctlOK(t, "close the ring", r.Close())
+			if d := time.Since(begin); d > ringtest.Patience/2 {
+				t.Errorf("closing took %v", d)
 			}
 		})
 	}

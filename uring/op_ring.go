@@ -71,6 +71,7 @@ func (e *SQE) NopWith(o NopOptions) *SQE {
 // completion. (5.18)
 func (e *SQE) MsgRing(target FD, userData uint64, res int32) *SQE {
 	e.there()
+	noteMessage(target)
 	*e = SQE{RawSQE{Opcode: abi.IORING_OP_MSG_RING, Flags: target.flags(), Fd: target.n,
 		Off: userData, Addr: abi.IORING_MSG_DATA, Len: uint32(res)}}
 	return e
@@ -94,6 +95,8 @@ func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silen
 		Off: userData, Addr: abi.IORING_MSG_SEND_FD, Addr3: uint64(source), FileIndex: slot.index()}}
 	if silent {
 		e.raw.OpFlags = abi.IORING_MSG_RING_CQE_SKIP
+	} else {
+		noteMessage(target)
 	}
 	return e
 }

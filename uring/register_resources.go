@@ -80,6 +80,7 @@ func (r *Ring) registerTagged(op RegisterOp, data uint64, n int, tags []uint64, 
 	if err := checkTags(tags, n); err != nil {
 		return err
 	}
+	r.tagged = true
 	return r.registerRsrc(op, &abi.RsrcRegister{Nr: count(n), Data: data, Tags: sys.SliceAddr(tags)}, keep, tags)
 }
 
@@ -95,6 +96,7 @@ func (r *Ring) updateRsrc(op RegisterOp, first int, data uint64, n int, tags []u
 	if err := checkTags(tags, n); err != nil {
 		return 0, err
 	}
+	r.tagged = r.tagged || len(tags) > 0
 	u := &abi.RsrcUpdate2{Offset: uint32(first), Data: data, Tags: sys.SliceAddr(tags), Nr: count(n)}
 	done, err := r.register(op, sys.Pointer(u), uint32(sys.Size[abi.RsrcUpdate2]()))
 	keepAlive(keep)

@@ -25,6 +25,8 @@ type Ring struct {
 	fd         *sys.FD // nil with RegisteredFDOnly
 	registered int     // index of the registered ring, -1
 	thread     int     // to which that index belongs
+	tagged     bool    // files or buffers have tags
+	messaged   atomic.Bool
 
 	setup    SetupFlags
 	features Features

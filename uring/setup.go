@@ -57,6 +57,7 @@ func (r *Ring) open(o *Options, p *abi.Params) error {
 		r.enterFlags, r.registered, r.thread = abi.IORING_ENTER_REGISTERED_RING, fd, sys.ThreadID()
 	} else {
 		r.fd = sys.NewFD(fd)
+		r.list(true)
 	}
 	if r.features&FeatNoIOWait != 0 && o.NoIOWait {
 		r.enterFlags |= abi.IORING_ENTER_NO_IOWAIT
