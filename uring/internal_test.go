@@ -3,6 +3,7 @@
 package uring
 
 import (
+	"math"
 	"sync/atomic"
 	"testing"
 
@@ -149,7 +150,7 @@ func TestMinWaitMicros(t *testing.T) {
 }
 
 func TestIdleMillis(t *testing.T) {
-	for d, want := range map[int64]uint32{0: 0, 1: 1, 1e6: 1, 1e6 + 1: 2, 1 << 62: 1<<32 - 1} {
+	for d, want := range map[int64]uint32{0: 0, 1: 1, 1e6: 1, 1e6 + 1: 2, 1 << 62: 1<<32 - 1, math.MaxInt64: 1<<32 - 1} {
 		o := Options{SQPollIdle: durationOf(d)}
 		if got := o.idleMillis(); got != want {
 			t.Errorf("%d ns: %d ms, want %d", d, got, want)

@@ -159,7 +159,8 @@ func (o *Options) check() error {
 
 // idleMillis returns SQPollIdle in the kernel's unit, where 0 means a second.
 func (o *Options) idleMillis() uint32 {
-	return uint32(min((o.SQPollIdle+time.Millisecond-1)/time.Millisecond, math.MaxUint32))
+	const most = math.MaxUint32 * time.Millisecond
+	return uint32((min(o.SQPollIdle, most) + time.Millisecond - 1) / time.Millisecond)
 }
 
 // sqEntries returns the SQ size to ask for.

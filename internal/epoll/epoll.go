@@ -105,6 +105,6 @@ func (in *Instance) wait(events []Event, timeout time.Duration) (int, syscall.Er
 
 // millis rounds a timeout up, so that a short one does not become a spin.
 func millis(d time.Duration) int {
-	const most = 1<<31 - 1
-	return int(min((d+time.Millisecond-1)/time.Millisecond, most))
+	const most = (1<<31 - 1) * time.Millisecond
+	return int((min(d, most) + time.Millisecond - 1) / time.Millisecond)
 }
