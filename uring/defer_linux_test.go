@@ -114,6 +114,11 @@ func TestDeferCQHeadResize(t *testing.T) {
 	if r.DeferredCQHead() != 4 {
 		t.Errorf("%d slots are deferred after the resize", r.DeferredCQHead())
 	}
+	ctlOK(t, "resize", r.Resize(4, 4)) // as many slots as may be deferred so far
+	ctlNops(t, r, 1, 20)
+	if r.DeferredCQHead() != 2 {
+		t.Errorf("%d slots of 4 are deferred", r.DeferredCQHead())
+	}
 }
 
 // TestDeferCQHeadTaskWork checks that one enter runs all deferred task work. Without

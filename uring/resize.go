@@ -13,7 +13,7 @@ import (
 // Resize gives the ring new queues with room for the given numbers of entries,
 // keeping what they hold; 0 leaves a size as it is. Entries that [Ring.SQE]
 // handed out must be filled; their memory is gone afterwards. No other goroutine
-// may use the ring meanwhile.
+// may use the ring meanwhile. The limit of [Ring.DeferCQHead] shrinks with the CQ.
 //
 // The queues must have room for the entries and completions that wait in them, and the
 // CQ must not become the smaller one (EOVERFLOW, EINVAL; the ring stays as it was). It
@@ -58,6 +58,7 @@ func (r *Ring) Resize(sqEntries, cqEntries uint32) error {
 	r.bind(p)
 	r.sq.copyFrom(&sq)
 	r.cq.copyFrom(&cq)
+	r.DeferCQHead(int(r.cq.deferMost)) // at most half of the CQ
 	return unmap(old)
 }
 
