@@ -26,13 +26,14 @@ type BufRingOptions struct {
 	BufferSize int
 	// Memory holds the buffers one after the other, Entries times BufferSize bytes; nil
 	// lets NewBufRing map memory outside of Go's heap. The ring keeps it reachable
-	// until Close and never unmaps it; afterwards it belongs to the caller. With memory
-	// of Go's heap, slices of the buffers may outlive the ring.
+	// until Close and never unmaps it; afterwards it belongs to the caller, as soon as the
+	// operations that were in flight have ended. With memory of Go's heap, slices of the
+	// buffers may outlive the ring.
 	Memory []byte
 	// Buffers replaces Entries, BufferSize and Memory by buffers of any address and
 	// length. Their number is a power of two up to 32768. The index of a buffer is its
 	// id. The ring keeps them reachable until Close; afterwards they belong to the
-	// caller.
+	// caller, as Memory does.
 	Buffers [][]byte
 	// KernelMemory places the ring itself, not the buffers, in memory of the
 	// kernel. Needs a ring with a descriptor. (6.4)
@@ -275,11 +276,11 @@ func (b *BufRing) Available() (int, error) {
 
 // Close unregisters the group and frees the buffers. No slice of them may be used
 // afterwards. While operations of the ring are in flight, one of them may have picked a
-// buffer: mapped buffers then stay until the ring is closed. They also stay if the ring has
-// had completions without an entry (tags, messages of rings), because it counts
-// completions to know what is in flight. When the kernel refuses
-// (EEXIST on another thread than the issuing one), everything stays as it is, and Close
-// of the ring frees it. The second call returns nil.
+// buffer: the buffers then stay mapped, or reachable, until the ring is closed. They also
+// stay if the ring has had completions without an entry (tags, messages of rings), because
+// it counts completions to know what is in flight. When the kernel refuses (EEXIST on
+// another thread than the issuing one), everything stays as it is, and Close of the ring
+// frees it. The second call returns nil.
 func (b *BufRing) Close() error {
 	if b.mem == nil {
 		return nil
@@ -287,8 +288,8 @@ func (b *BufRing) Close() error {
 	if err := b.unregister(); err != nil {
 		return err
 	}
-	if b.slab != nil && !b.ring.idle() {
-		b.ring.retired = append(b.ring.retired, b.slab)
+	if !b.ring.idle() {
+		b.ring.retired = append(b.ring.retired, &BufRing{slab: b.slab, opts: b.opts})
 		b.slab = nil
 	}
 	b.ring.bufs = slices.DeleteFunc(b.ring.bufs, func(other *BufRing) bool { return other == b })

@@ -198,15 +198,14 @@ func (r *Ring) close(released func() bool) error {
 	case !released():
 		errs = append(errs, ErrInFlight)
 		kept.Lock()
-		kept.rings = append(kept.rings, r.bufs...)
+		kept.rings = append(append(kept.rings, r.bufs...), r.retired...)
 		kept.Unlock()
 	case r.registered >= 0: // the kernel's half lives on
 		return errors.Join(errs...)
 	default:
-		for _, b := range r.bufs {
+		for _, b := range append(r.bufs, r.retired...) {
 			errs = append(errs, b.free())
 		}
-		errs = append(errs, unmap(r.retired))
 	}
 	r.bufs, r.retired = nil, nil
 	return errors.Join(errs...)

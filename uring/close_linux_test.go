@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"weak"
 
 	"golang.org/x/sys/unix"
 
@@ -280,5 +281,35 @@ func TestBufRingCloseInFlight(t *testing.T) {
 		if c := ringtest.Await(t, r, 1)[0]; c.UserData == 0 && c.Res < 0 && c.Errno() != syscall.ECANCELED && c.Errno() != syscall.ENOBUFS {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// TestBufRingCloseKeepsMemory closes a buffer ring in memory of Go's heap while a stream may pick
+// a buffer from it: the memory stays reachable until the ring is closed.
+func TestBufRingCloseKeepsMemory(t *testing.T) {
+	ringtest.NeedKernel(t, "multishot receive", "6.0")
+	for _, kind := range bufRingKinds {
+		if !kind.own && !kind.any {
+			continue
+		}
+		t.Run(kind.name, func(t *testing.T) {
+			r := ctlRing(t, uring.Options{})
+			a, _ := ctlTCP(t)
+			bufs := ctlBufRing(t, r, kind.of(uring.BufRingOptions{Group: 76, Entries: 1, BufferSize: 1 << 16}))
+			ctlNext(t, r).RecvMultishot(uring.Fd(a), 0, 76)
+			_, err := r.Submit()
+			ctlOK(t, "submit", err)
+			memory := weak.Make(&bufs.Buffer(0)[0])
+			ctlOK(t, "close", bufs.Close())
+			runtime.GC()
+			if memory.Value() == nil {
+				t.Error("the memory was collected while an operation was in flight")
+			}
+			ctlOK(t, "close the ring", r.Close())
+			runtime.GC()
+			if memory.Value() != nil {
+				t.Error("the ring is closed and keeps the memory")
+			}
+		})
 	}
 }

@@ -37,7 +37,7 @@ type Ring struct {
 	extra []*sys.Region // wait regions and receive areas, freed with the ring
 	bufs  []*BufRing    // open buffer rings, closed with the ring
 
-	retired []*sys.Region // buffers of closed buffer rings that may be in use
+	retired []*BufRing // closed; their buffers may be in use
 
 	waitArg *waitArg
 }
