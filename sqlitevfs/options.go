@@ -107,7 +107,7 @@ type Options struct {
 	// syncfs(2), which also writes the data of other programs on that file system. Auto
 	// measures at run time whether shared syncs are faster; On does not compare. Neither
 	// shares syncs on a file system where syncfs is not known to make everything durable;
-	// PRAGMA ringside then shows the reason. (Linux 5.17)
+	// PRAGMA ringside then shows the reason. (Linux 5.17, and 6.12 for ext4)
 	GroupSync Switch
 	// GroupLog makes commits in WAL mode with synchronous=FULL durable by a log that
 	// databases share. Concurrent commits share one write. After a crash the log is

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
@@ -85,5 +87,28 @@ func TestFilesOfTwoFileSystems(t *testing.T) {
 				t.Errorf("%s of %s: the group synced %q", mode, at, synced)
 			}
 		}
+	}
+}
+
+// TestSyncFSOfReadOnlyFileSystem: syncfs(2) does nothing on a file system that is read-only, and
+// returns no error. File systems become read-only when they cannot write their metadata.
+func TestSyncFSOfReadOnlyFileSystem(t *testing.T) {
+	if !ringtest.InChild(t, ownMounts()) {
+		return
+	}
+	dir := memoryDisk(t)
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syncfs(int(f.Fd())); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := syncfs(int(f.Fd())); err != unix.EROFS {
+		t.Errorf("a read-only file system: %v, want EROFS", err)
 	}
 }

@@ -103,19 +103,41 @@ func isAt(fd int, name string) (bool, error) {
 	return open == named, err
 }
 
-func syncfs(fd int) error { return again(func() error { return unix.Syncfs(fd) }) }
+// syncfs makes everything in the file system durable. On a file system that is read-only syncfs(2) does
+// nothing and returns no error. Btrfs becomes read-only when it cannot write its metadata, also while there
+// are data that it has not written. A sync of a file with such data returns an error.
+func syncfs(fd int) error {
+	if err := again(func() error { return unix.Syncfs(fd) }); err != nil {
+		return err
+	}
+	var st unix.Statfs_t
+	if err := again(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+		return err
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return unix.EROFS
+	}
+	return nil
+}
 
 // syncfsReports reports whether syncfs returns an error when the file system could not
-// commit its journal, as it does since Linux 5.17. No probe can find this out, and a wrong
-// guess would lose commits, so the kernel's version decides.
-var syncfsReports = sync.OnceValue(func() bool {
+// commit its journal, as it does since Linux 5.17.
+func syncfsReports() bool { return kernelHas(5, 17) }
+
+// kernelHas reports whether the kernel has this version or a later one. It is for what no probe can find
+// out, and where a wrong guess would lose commits.
+func kernelHas(major, minor int) bool {
+	running := kernelVersion()
+	return running[0] > major || running[0] == major && running[1] >= minor
+}
+
+var kernelVersion = sync.OnceValue(func() (v [2]int) {
 	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return false
+	if unix.Uname(&u) == nil {
+		// An unknown version is 0.0.
+		_, _ = fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &v[0], &v[1])
 	}
-	var major, minor int
-	n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	return n == 2 && (major > 5 || major == 5 && minor >= 17)
+	return v
 })
 
 // written waits for the file's writeback that is in progress. It returns the error of writes
