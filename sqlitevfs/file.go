@@ -5,6 +5,7 @@ package sqlitevfs
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime/trace"
 	"sync"
@@ -216,7 +217,10 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 			if f.fd < 0 {
 				shared = nil
 			}
-			return false, f.wal.sync(wal, f.File.ReadAt, shared)
+			if err = f.wal.sync(wal, f.File.ReadAt, shared); !errors.Is(err, os.ErrClosed) {
+				return false, err
+			}
+			// Meanwhile another connection has detached the WAL, because the log failed.
 		}
 		defer func() {
 			if err == nil {

@@ -263,6 +263,16 @@ type failFS struct {
 	awaitLog func(text string) // waits for a message that the VFS logs
 	mu       sync.Mutex
 	fail     func(op, name string, off int64) error
+	lookup   func() error // called after each write of a batch
+}
+
+func (f *failFS) Lookup(name string) (disk.ID, error) {
+	if f.lookup != nil {
+		if err := f.lookup(); err != nil {
+			return disk.ID{}, err
+		}
+	}
+	return f.FS.Lookup(name)
 }
 
 func (f *failFS) call(op, name string, off int64) error {
@@ -601,4 +611,31 @@ func TestDeletedWhileOpen(t *testing.T) {
 		}
 	}
 	wantQuery(t, connect(t, filepath.Join(to, "a"), Name), "SELECT count(*) FROM t", "5")
+}
+
+// TestDetachedMeanwhile makes the log fail during a commit, and detaches the WAL before the commit
+// has synced it instead, as another connection to the database may do.
+func TestDetachedMeanwhile(t *testing.T) {
+	name, fsys := withoutTrials(t)
+	path := dbFile(t)
+	c := connect(t, path, name)
+	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+	fsys.lookup = func() error {
+		fsys.lookup = nil
+		known.each(func(v *ringVFS) {
+			if db := v.dbs.open[path]; db != nil {
+				wal := db.commits.attached()
+				db.commits.wal = nil
+				if err := wal.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		return syscall.ENOENT
+	}
+	execSQL(t, c, "INSERT INTO t VALUES(2)")
+	if fsys.lookup != nil {
+		t.Fatal("the commit did not use the log")
+	}
+	execSQL(t, c, "INSERT INTO t VALUES(3)")
 }
