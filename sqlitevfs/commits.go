@@ -19,13 +19,13 @@ var logRetry = 5 * time.Second
 // commits makes the commits of a database durable with a log.
 type commits struct {
 	mu   sync.Mutex
-	want bool       // a connection asked for a log
-	log  *sharedLog // nil until a commit has needed it
-	off  string     // why there is no log
+	want bool   // a connection asked for a log
+	off  string // why there is no log
 	wal  *grouplog.WAL
-	refs int       // open files of the WAL
-	next time.Time // when to try to open a log again
-	told string    // the reason that was logged last
+	log  *sharedLog // of wal
+	refs int        // open files of the WAL
+	next time.Time  // when to try to open a log again
+	told string     // the reason that was logged last
 }
 
 var errMoved = errors.New("the name of the WAL leads to another file")
@@ -48,15 +48,6 @@ func (c *commits) configure(o Options) {
 	}
 }
 
-// close is called when the last connection closes.
-func (c *commits) close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	err := c.log.release()
-	c.log = nil
-	return err
-}
-
 // walOpened is called for each open file of the WAL. It reports whether the database
 // may use a log.
 func (c *commits) walOpened() bool {
@@ -75,8 +66,14 @@ func (c *commits) walClosed() error {
 	if c.refs--; c.refs > 0 || c.wal == nil {
 		return nil
 	}
-	err := c.wal.Close()
-	c.wal = nil
+	c.off = stateReady
+	return c.drop()
+}
+
+// drop detaches the WAL and releases its log. The caller holds the mutex.
+func (c *commits) drop() error {
+	err := cmp.Or(c.wal.Close(), c.log.release())
+	c.wal, c.log = nil, nil
 	return err
 }
 
@@ -95,20 +92,19 @@ func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
 	} else {
 		c.next = now.Add(logRetry)
 	}
-	var err error
-	if c.log == nil {
-		c.log, err = db.vfs.acquireLog(db.path, db.opts)
-	}
+	log, err := db.vfs.acquireLog(db.path, db.opts)
 	var wal *grouplog.WAL
 	if err == nil {
-		wal, err = c.log.log.Attach(w.path)
-	}
-	if err == nil && !w.is(wal) {
-		err = cmp.Or(wal.Close(), errMoved)
+		if wal, err = log.log.Attach(w.path); err == nil && !w.is(wal) {
+			err = cmp.Or(wal.Close(), errMoved)
+		}
+		if err != nil {
+			_ = log.release() // a log that is not emptied is replayed, without an effect
+		}
 	}
 	switch {
 	case err == nil:
-		c.wal = wal
+		c.wal, c.log = wal, log
 		wal.SyncedTo(h, end)
 		c.off = ""
 		return nil
@@ -136,12 +132,8 @@ func (c *commits) detach(db *database) error {
 		return nil
 	}
 	why := c.log.log.Err()
-	err := c.wal.Close()
-	c.wal = nil
-	if rerr := c.log.release(); err == nil {
-		err = rerr
-	}
-	c.log, c.off = nil, "off: "+why.Error()
+	err := c.drop()
+	c.off = "off: " + why.Error()
 	c.next = time.Now().Add(logRetry)
 	c.told = c.off
 	db.opts.logger().Warn("sqlitevfs: the log of commits has failed; the WAL is synced instead", "database", db.path, "error", why)

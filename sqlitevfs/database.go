@@ -107,15 +107,14 @@ func (d *databases) acquire(v *ringVFS, path string, fd int, opts Options) *data
 	return db
 }
 
-func (d *databases) release(db *database) error {
+func (d *databases) release(db *database) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if db.refs--; db.refs > 0 {
-		return nil
+		return
 	}
 	delete(d.open, db.path)
 	d.done = d.done.Plus(db.stats())
-	return db.commits.close()
 }
 
 // of returns the open database that a journal or WAL belongs to.

@@ -72,7 +72,7 @@ func (f *file) Close() error {
 			err = errors.Join(err, f.wal.close())
 		}
 		if f.owner {
-			err = f.vfs.dbs.release(f.db)
+			f.vfs.dbs.release(f.db)
 		}
 	})
 	if cerr := f.File.Close(); err == nil {

@@ -620,22 +620,56 @@ func TestDetachedMeanwhile(t *testing.T) {
 	path := dbFile(t)
 	c := connect(t, path, name)
 	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+	var log *sharedLog
 	fsys.lookup = func() error {
 		fsys.lookup = nil
 		known.each(func(v *ringVFS) {
 			if db := v.dbs.open[path]; db != nil {
-				wal := db.commits.attached()
-				db.commits.wal = nil
-				if err := wal.Close(); err != nil {
+				c := &db.commits
+				if err := c.wal.Close(); err != nil {
 					t.Error(err)
 				}
+				log, c.wal, c.log = c.log, nil, nil
 			}
 		})
 		return syscall.ENOENT
 	}
 	execSQL(t, c, "INSERT INTO t VALUES(2)")
-	if fsys.lookup != nil {
+	if log == nil {
 		t.Fatal("the commit did not use the log")
 	}
+	if err := log.release(); err != nil {
+		t.Error(err)
+	}
 	execSQL(t, c, "INSERT INTO t VALUES(3)")
+}
+
+// TestFailedLogIsNotKept has a database that used the log before and has no WAL any more. It must not
+// prevent that the others open the log again after a failure.
+func TestFailedLogIsNotKept(t *testing.T) {
+	defer func(d time.Duration) { logRetry = d }(logRetry)
+	logRetry = 0
+	name, fsys := withoutTrials(t)
+	dir := t.TempDir()
+	open := func(file string) *sqlite3.Conn {
+		c := connect(t, filepath.Join(dir, file), name)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+		return c
+	}
+	execSQL(t, open("idle"), "PRAGMA journal_mode=DELETE")
+	c := open("a")
+	failed := false
+	fsys.lookup = func() error {
+		if failed {
+			return nil
+		}
+		failed = true
+		return syscall.EIO
+	}
+	for range 5 {
+		execSQL(t, c, "INSERT INTO t VALUES(2)")
+	}
+	if s := statsOf(filepath.Join(dir, "a")); !failed || s.GroupLog != "on" {
+		t.Errorf("failed %v, %+v", failed, s)
+	}
 }
