@@ -79,7 +79,8 @@ func (c *commits) drop() error {
 
 // attach attaches the WAL to a log for later commits. The caller has synced the WAL: it is
 // durable up to end, the end of its last commit. If no log is available, commits sync the
-// WAL as without a log. An error means that the WAL could not be synced.
+// WAL as without a log. An error means that the WAL could not be synced. A directory that cannot be
+// synced is an error only for the log, as without it.
 func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
 	db := w.db
 	c.mu.Lock()
@@ -117,7 +118,7 @@ func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
 			db.opts.logger().Warn("sqlitevfs: the log of commits cannot be used; the WAL is synced instead", "database", db.path, "error", err)
 		}
 	}
-	if _, ok := errors.AsType[*grouplog.SyncError](err); ok {
+	if _, ok := errors.AsType[*grouplog.SyncError](err); ok && !mayIgnore(err) {
 		return err
 	}
 	return nil

@@ -275,6 +275,13 @@ func (f *failFS) Lookup(name string) (disk.ID, error) {
 	return f.FS.Lookup(name)
 }
 
+func (f *failFS) SyncDir(dir string) error {
+	if err := f.call("syncdir", dir, 0); err != nil {
+		return err
+	}
+	return f.FS.SyncDir(dir)
+}
+
 func (f *failFS) call(op, name string, off int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -672,4 +679,32 @@ func TestFailedLogIsNotKept(t *testing.T) {
 	if s := statsOf(filepath.Join(dir, "a")); !failed || s.GroupLog != "on" {
 		t.Errorf("failed %v, %+v", failed, s)
 	}
+}
+
+// TestDirectoryOfWALThatCannotBeSynced commits to a database in a directory that may not be read. As
+// without the log, the entry of its WAL is then not made durable, and commits sync the WAL.
+func TestDirectoryOfWALThatCannotBeSynced(t *testing.T) {
+	name, fsys := withoutTrials(t)
+	dir := t.TempDir()
+	commit := func(file string) {
+		t.Helper()
+		c := connect(t, filepath.Join(dir, file), name)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+		execSQL(t, c, "INSERT INTO t VALUES(2)")
+	}
+	commit("first") // makes the log
+	for _, errno := range []syscall.Errno{syscall.EACCES, syscall.EINVAL} {
+		fsys.set(func(op, _ string, _ int64) error {
+			if op == "syncdir" {
+				return &os.PathError{Op: "open", Path: dir, Err: errno}
+			}
+			return nil
+		})
+		file := fmt.Sprint(int(errno))
+		commit(file)
+		if s := statsOf(filepath.Join(dir, file)); s.Logged != 0 || !strings.HasPrefix(s.GroupLog, "off: ") {
+			t.Errorf("%v: %+v", errno, s)
+		}
+	}
+	fsys.set(nil)
 }

@@ -148,10 +148,14 @@ func (v *ringVFS) syncDir(db *database, dir string) error {
 	switch {
 	case err == nil:
 		db.count(func(s *counters) { s.dirSyncs.Add(1) })
-	case errors.Is(err, fs.ErrPermission), unsupportedSync(err):
+	case mayIgnore(err):
 		err = nil
 	case db != nil:
 		db.fail(err)
 	}
 	return err
 }
+
+// mayIgnore reports whether an error of the sync of a directory means that the directory cannot be synced
+// at all, rather than that a sync failed.
+func mayIgnore(err error) bool { return errors.Is(err, fs.ErrPermission) || unsupportedSync(err) }
