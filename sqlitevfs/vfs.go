@@ -111,7 +111,8 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 
 // Delete removes a file. It makes the removal of a journal durable when SQLite requests it,
 // and when the journal was synced as often as with synchronous=FULL. The removal is the commit,
-// and a power cut would otherwise undo it. Delete also makes the removal of a WAL durable: the
+// and a power cut would otherwise undo it. With atomic writes Delete always makes it durable: the
+// next commit may have no journal, and the old one could reappear and undo it. Delete also makes the removal of a WAL durable: the
 // WAL could otherwise reappear after a power cut and hide later changes.
 func (v *ringVFS) Delete(name string, syncDir bool) error {
 	db := v.dbs.of(name)
@@ -119,7 +120,8 @@ func (v *ringVFS) Delete(name string, syncDir bool) error {
 	if db != nil && db.opts.DirSync != Off {
 		switch {
 		case strings.HasSuffix(name, suffixJournal):
-			sync = sync || db.journalSyncs.Swap(0) >= fullSyncs
+			full := db.journalSyncs.Swap(0) >= fullSyncs
+			sync = sync || full || db.opts.Atomic4K != AtomicOff && db.synced.Load()
 		case strings.HasSuffix(name, suffixWAL):
 			sync = sync || db.synced.Load()
 		}

@@ -100,3 +100,32 @@ func TestAtomicPages(t *testing.T) {
 		t.Error("no state of a disk that tears pages is damaged: the test would not find a torn page")
 	}
 }
+
+// TestAtomicPagesAfterNormal commits one page without a journal after a transaction with
+// synchronous=NORMAL, and after the rollback of a hot journal. The journal of that transaction must not
+// reappear, because it would undo the commit.
+func TestAtomicPagesAfterNormal(t *testing.T) {
+	dir := fastDir(t)
+	r := sqlitecut.NewRecorder(dir)
+	base := register(t, r.VFS(nil))
+	name := base + "-atomic"
+	if err := sqlitevfs.Register(name, sqlitevfs.Options{Base: base, Atomic4K: sqlitevfs.AtomicTrust}); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, filepath.Join(dir, "db"), name)
+	defer c.Close()
+	exec(t, c, `PRAGMA page_size=4096; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL;
+		CREATE TABLE n(id INTEGER PRIMARY KEY, n INTEGER, pad TEXT);
+		INSERT INTO n VALUES(1, 0, '%s'); CREATE TABLE other(v)`, padOf(0))
+	r.Ack("db", 0)
+	for i := 1; i <= 4; i++ {
+		exec(t, c, `PRAGMA synchronous=NORMAL; BEGIN; INSERT INTO other VALUES(randomblob(9000));
+			UPDATE n SET n=%[1]d, pad='%[2]s' WHERE id=1; COMMIT; PRAGMA synchronous=FULL;
+			UPDATE n SET n=%[3]d, pad='%[4]s' WHERE id=1`, 2*i-1, padOf(2*i-1), 2*i, padOf(2*i))
+		r.Ack("db", 2*i)
+	}
+	trace := r.Trace()
+	if _, err := trace.Run(powercut.Explore{Seed: 1, States: 600, Sector: 4096, Dir: fastDir(t), Check: judgePage}); err != nil {
+		t.Error(err)
+	}
+}
