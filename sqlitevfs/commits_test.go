@@ -166,6 +166,34 @@ func TestLogElsewhere(t *testing.T) {
 		}
 		want(path, 0)
 	})
+	t.Run("missing although it is named", func(t *testing.T) {
+		dir := t.TempDir()
+		path, _ := lost(t, dir)
+		if err := os.Remove(filepath.Join(dir, logName)); err != nil {
+			t.Fatal(err)
+		}
+		pointer := path + "-wal.log"
+		refused(path, "remove "+pointer, paramLogDir, dir)
+		// Another database makes another log.
+		c := connect(t, dbFile(t), NameLog, paramLogDir, dir)
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+		refused(path, "remove "+pointer, paramLogDir, dir)
+		refused(path, "remove "+pointer)
+		c.Close()
+		refused(path, "remove "+pointer, paramLogDir, dir)
+		if err := os.Remove(pointer); err != nil {
+			t.Fatal(err)
+		}
+		want(path, 0, paramLogDir, dir)
+	})
+	t.Run("salvaged", func(t *testing.T) {
+		dir := t.TempDir()
+		path, acked := lost(t, dir)
+		if _, _, err := SalvageLog(dir); err != nil {
+			t.Fatal(err)
+		}
+		want(path, acked, paramLogDir, dir)
+	})
 	t.Run("own directory", func(t *testing.T) {
 		path, acked := lost(t, "")
 		want(path, acked, paramLogDir, t.TempDir())

@@ -123,18 +123,21 @@ func sameDir(a, b string) bool {
 	return aerr == nil && berr == nil && a == b
 }
 
-// logElsewhere refuses a database that may lack commits of a log in another directory, if
-// only the pointer file beside its WAL names that log: the options do not. The log is not
+// logElsewhere refuses a database that may lack commits of a log in another directory, which the
+// pointer file beside its WAL names: if that log is missing, or if another one is in its place. If the
+// options name another directory the log must have no commits that the WAL lacks. It is not
 // replayed, because a user with permission to create files in the directory of one database
 // could then choose which log changes other databases. The caller holds the mutex.
 func logElsewhere(key logKey, how grouplog.Options, database, wal string) error {
-	dir, err := grouplog.Elsewhere(wal, how)
-	if err == nil && (dir == "" || sameDir(dir, key.dir) || sameDir(dir, filepath.Dir(wal))) {
+	at, err := grouplog.Elsewhere(wal, how)
+	if err == nil && (at.Dir == "" || sameDir(at.Dir, filepath.Dir(wal))) {
 		return nil
 	}
 	if err == nil {
 		how.Local = false
-		err = grouplog.Lacks(dir, wal, how)
+		if err = at.Exists(how); err == nil && !sameDir(at.Dir, key.dir) {
+			err = grouplog.Lacks(at.Dir, wal, how)
+		}
 	}
 	switch {
 	case err == nil || !usesWAL(database):
@@ -142,7 +145,7 @@ func logElsewhere(key logKey, how grouplog.Options, database, wal string) error 
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("the log is missing; remove %s to open the database without its commits: %w", grouplog.PointerTo(wal), err)
 	}
-	return logError(fmt.Errorf("%s may lack commits that a log in another directory holds: open it with Options.GroupLogDir or grouplogdir=%q, or use \"ringside log replay\" there: %w", database, dir, err))
+	return logError(fmt.Errorf("%s may lack commits that a log in another directory holds: open it with Options.GroupLogDir or grouplogdir=%q, or use \"ringside log replay\" there: %w", database, at.Dir, err))
 }
 
 // recoverFrom replays one log. The caller holds the mutex.

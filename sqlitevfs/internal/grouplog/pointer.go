@@ -9,13 +9,14 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // A pointer is a small file next to a WAL whose log is in another directory, and names that
-// directory. It is durable before the log has a record of the WAL. It is removed when the WAL is
+// directory and the log. It is durable before the log has a record of the WAL. It is removed when the WAL is
 // closed and durable by itself. So a WAL without a pointer does not lack commits of a log
 // elsewhere. A database with a pointer can be refused if it is opened without its log.
 const (
@@ -27,46 +28,83 @@ const (
 // PointerTo returns the name of the pointer of a WAL.
 func PointerTo(wal string) string { return wal + pointerSuffix }
 
-func encodePointer(dir string) []byte {
-	return fmt.Appendf(nil, "%s\n%08x\n%s", pointerMagic, crc32.Checksum([]byte(dir), castagnoli), dir)
+// Place is where the log of a WAL is.
+type Place struct {
+	Dir string // its directory; "": that of the WAL
+	ID  uint64 // identity of the log; 0: not known, because an earlier version wrote the pointer
 }
 
-func decodePointer(p []byte) (dir string, ok bool) {
-	magic, rest, _ := strings.Cut(string(p), "\n")
-	sum, dir, ok := strings.Cut(rest, "\n")
-	return dir, ok && magic == pointerMagic && dir != "" && sum == fmt.Sprintf("%08x", crc32.Checksum([]byte(dir), castagnoli))
+func (p Place) encode() []byte {
+	text := fmt.Sprintf("%s\n%016x", p.Dir, p.ID)
+	return fmt.Appendf(nil, "%s\n%08x\n%s", pointerMagic, crc32.Checksum([]byte(text), castagnoli), text)
 }
 
-// Elsewhere returns the log directory in the pointer of a WAL, or "" if the WAL has no pointer. It
+func decodePointer(b []byte) (p Place, ok bool) {
+	magic, rest, _ := strings.Cut(string(b), "\n")
+	sum, text, _ := strings.Cut(rest, "\n")
+	if magic != pointerMagic || sum != fmt.Sprintf("%08x", crc32.Checksum([]byte(text), castagnoli)) {
+		return p, false
+	}
+	p.Dir = text
+	if i := strings.LastIndexByte(text, '\n'); i >= 0 && len(text)-i == 17 {
+		if id, err := strconv.ParseUint(text[i+1:], 16, 64); err == nil {
+			p = Place{text[:i], id}
+		}
+	}
+	return p, p.Dir != ""
+}
+
+// Elsewhere returns where the log of a WAL is by its pointer, and a zero Place if the WAL has none. It
 // only needs permission to read the pointer.
-func Elsewhere(wal string, o Options) (string, error) {
-	wal, err := filepath.Abs(wal)
+func Elsewhere(wal string, o Options) (p Place, err error) {
+	wal, err = filepath.Abs(wal)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	f, err := cmp.Or(o.FS, disk.OS).Open(PointerTo(wal), disk.ReadOnly, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return p, nil
 	} else if err != nil {
-		return "", err
+		return p, err
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	p := make([]byte, min(size, maxPointer))
-	if err := readFull(f, p, 0); err != nil {
-		return "", err
+	b := make([]byte, min(size, maxPointer))
+	if err := readFull(f, b, 0); err != nil {
+		return p, err
 	}
-	dir, ok := decodePointer(p)
+	p, ok := decodePointer(b)
 	if !ok {
-		return "", &CorruptError{PointerTo(wal), 0, "does not name a directory"}
+		return p, &CorruptError{PointerTo(wal), 0, "does not name a directory"}
 	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(wal), dir)
+	if !filepath.IsAbs(p.Dir) {
+		p.Dir = filepath.Join(filepath.Dir(wal), p.Dir)
 	}
-	return dir, nil
+	return p, nil
+}
+
+// Exists returns fs.ErrNotExist if the log is missing, or if another one is in its place. It only needs
+// permission to read the log, which may be in use.
+func (p Place) Exists(o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	l := &Log{opts: o, path: Path(p.Dir, o)}
+	if l.file, err = o.FS.Open(l.path, disk.ReadOnly, 0); err != nil {
+		return err
+	}
+	defer l.file.Close()
+	if err := l.readHeader(); err != nil {
+		return err
+	}
+	if p.ID != 0 && p.ID != l.header.id {
+		return fmt.Errorf("another log is in its place: %w", &fs.PathError{Op: "open", Path: l.path, Err: fs.ErrNotExist})
+	}
+	return nil
 }
 
 // point writes the pointer of a WAL, unless the WAL is in the log's directory, where the log is
@@ -85,7 +123,7 @@ func (l *Log) point(wal string) error {
 	if err != nil {
 		return err
 	}
-	p := encodePointer(dir)
+	p := Place{dir, l.header.id}.encode()
 	err = cmp.Or(f.Truncate(0), writeFull(f, p, 0))
 	if err == nil {
 		err = f.Sync()
@@ -97,6 +135,13 @@ func (l *Log) point(wal string) error {
 		err = l.opts.FS.Rename(name+".new", name)
 	}
 	return err
+}
+
+// unpointOwn is unpoint, unless the pointer names another log.
+func (l *Log) unpointOwn(wal string) {
+	if p, err := Elsewhere(wal, l.opts); err == nil && p.Dir == l.dir && (p.ID == 0 || p.ID == l.header.id) {
+		l.unpoint(wal)
+	}
 }
 
 // unpoint removes the pointer of a WAL that is durable by itself. If that fails, or a power cut

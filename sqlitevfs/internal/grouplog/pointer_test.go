@@ -28,8 +28,12 @@ func elsewhere(t *testing.T) (dir string, w *testWAL) {
 
 func wantElsewhere(t *testing.T, wal, want string) {
 	t.Helper()
-	if got, err := Elsewhere(wal, Options{}); got != want || err != nil {
-		t.Errorf("the log is in %q, %v; want %q", got, err, want)
+	got, err := Elsewhere(wal, Options{})
+	if got.Dir != want || err != nil {
+		t.Errorf("the log is in %q, %v; want %q", got.Dir, err, want)
+	}
+	if err := got.Exists(Options{}); err != nil && want != "" {
+		t.Error(err)
 	}
 }
 
@@ -136,7 +140,7 @@ func TestPointerOfAnotherLog(t *testing.T) {
 
 func TestDamagedPointer(t *testing.T) {
 	_, w := elsewhere(t)
-	whole := encodePointer("../log")
+	whole := Place{"../log", 1}.encode()
 	for i := range len(whole) + 1 {
 		p := whole[:i]
 		if i == len(whole) {
@@ -145,10 +149,27 @@ func TestDamagedPointer(t *testing.T) {
 		if err := os.WriteFile(PointerTo(w.path), p, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if dir, err := Elsewhere(w.path, Options{FS: disk.OS}); err == nil {
-			t.Errorf("%q names %q", p, dir)
+		if at, err := Elsewhere(w.path, Options{FS: disk.OS}); err == nil {
+			t.Errorf("%q names %q", p, at.Dir)
 		} else if _, ok := errors.AsType[*CorruptError](err); !ok {
 			t.Errorf("%q: %v", p, fmt.Sprint(err))
 		}
 	}
+}
+
+// TestPointerOfEarlierVersion reads a pointer without the identity of the log.
+func TestPointerOfEarlierVersion(t *testing.T) {
+	dir, w := elsewhere(t)
+	l, _ := mustOpen(t, dir, small())
+	mustClose(t, l)
+	for _, text := range []string{"..", "../a\nb", dir} {
+		p := fmt.Appendf(nil, "%s\n%08x\n%s", pointerMagic, owner(text), text)
+		if err := os.WriteFile(PointerTo(w.path), p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := Elsewhere(w.path, Options{}); err != nil || at.ID != 0 {
+			t.Errorf("%q: %+v, %v", p, at, err)
+		}
+	}
+	wantElsewhere(t, w.path, dir)
 }

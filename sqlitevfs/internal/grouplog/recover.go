@@ -134,6 +134,11 @@ func (l *Log) recover() (Report, error) {
 	}
 	r.sync()
 	r.damaged()
+	if r.report.Pending() == nil { // the log has nothing more for any of them
+		for name := range r.paths {
+			l.unpointOwn(l.absolute(name))
+		}
+	}
 	return r.report, nil
 }
 
@@ -275,9 +280,7 @@ func (r *recovery) sync() {
 			continue
 		}
 		r.report.WALs++
-		if dir, err := Elsewhere(t.path, r.log.opts); err == nil && dir == r.log.dir {
-			r.log.unpoint(t.path)
-		}
+		r.log.unpointOwn(t.path)
 	}
 }
 
@@ -304,6 +307,7 @@ func (r *recovery) damaged() {
 		r.report.Damage = append(r.report.Damage, fmt.Sprintf("at %d: %s", d.off, why))
 		if r.log.opts.Salvage {
 			for _, name := range known {
+				r.paths[name] = true
 				if !d.allValid(owner(name)) {
 					r.report.skip(r.log.absolute(name), "the log is damaged")
 				}
