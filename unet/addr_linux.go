@@ -230,20 +230,21 @@ func (z *zoneCache) refresh(lifetime time.Duration) bool {
 }
 
 // setUnix stores the name of a Unix socket: a path, which ends with a NUL, or an
-// abstract name, which begins with an @ and does not.
+// abstract name, which begins with an @ or a NUL and does not. "" is no name.
 func (s *sockaddr) setUnix(name string) error {
 	const longest = 108
-	end := 1
-	if name[0] == '@' {
-		end = 0
+	abstract := name != "" && (name[0] == '@' || name[0] == 0)
+	n := len(name)
+	if name != "" && !abstract {
+		n++
 	}
-	if len(name)+end > longest {
+	if n > longest {
 		return syscall.EINVAL
 	}
-	*s = sockaddr{n: 2 + len(name) + end}
+	*s = sockaddr{n: 2 + n}
 	binary.NativeEndian.PutUint16(s.b[:], syscall.AF_UNIX)
 	copy(s.b[2:], name)
-	if end == 0 {
+	if abstract {
 		s.b[2] = 0
 	}
 	return nil

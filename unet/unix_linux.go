@@ -5,6 +5,7 @@ package unet
 import (
 	"io"
 	"net"
+	"os"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -80,7 +81,7 @@ func (c *UnixConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int,
 	case addr != nil && addr.Net != c.network:
 		err = syscall.EAFNOSUPPORT
 	case addr != nil:
-		err = to.setUnix(addr.Name)
+		err = os.NewSyscallError("sendmsg", to.setUnix(addr.Name)) // nil for nil
 	}
 	data := p
 	if len(p) == 0 && len(oob) > 0 {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -92,4 +94,33 @@ func writeThrough(t *testing.T, control []byte) {
 	if _, err := f.WriteString("through the pipe"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestWriteMsgToNames passes names to WriteMsgUnix of a connection, which has a peer.
+func TestWriteMsgToNames(t *testing.T) {
+	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+		for _, network := range []string{"unix", "unixpacket"} {
+			a, _ := pair(t, s, network)
+			for _, name := range []string{"", "@", "\x00", "x", "@" + strings.Repeat("x", 107), strings.Repeat("x", 107), strings.Repeat("x", 108)} {
+				n, oobn, err := a.(unixMethods).WriteMsgUnix([]byte("data"), nil, &net.UnixAddr{Name: name, Net: network})
+				all = append(all, fmt.Sprintf("%.5q: %d, %d, %s", name, n, oobn, describe(err)))
+			}
+		}
+		return all
+	})
+}
+
+// TestAbstractNamesWithNUL sends to an abstract name that begins with a NUL, as package net allows.
+func TestAbstractNamesWithNUL(t *testing.T) {
+	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+		name := fmt.Sprintf("ringside-%s-%d", filepath.Base(t.TempDir()), os.Getpid())
+		to, err := s.ListenPacket("unixgram", "@"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close()
+		from := unet.NewBatchConn(listenPacket(t, s, "unixgram"))
+		n, err := from.WriteBatch([]unet.Packet{{Data: []byte("data"), Name: "\x00" + name}})
+		return append(all, fmt.Sprint(n, err))
+	})
 }
