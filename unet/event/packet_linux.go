@@ -769,18 +769,20 @@ func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
 	return b[:syscall.SizeofSockaddrInet6], nil
 }
 
-// unixName stores the name of a Unix socket. An @ stands for the NUL of an abstract one.
+// unixName stores the name of a Unix socket. An abstract name begins with a NUL, for which an @
+// stands, and does not end with one.
 func unixName(b []byte, name string) ([]byte, error) {
 	const most = 108 // the kernel's limit, with the NUL after a path
 	if name == "" {
 		return nil, errNoPeer
 	}
-	if len(name) >= most {
+	abstract := name[0] == '@' || name[0] == 0
+	if len(name) > most || len(name) == most && !abstract {
 		return nil, os.NewSyscallError("sendto", syscall.EINVAL)
 	}
 	binary.NativeEndian.PutUint16(b, syscall.AF_UNIX)
 	n := 2 + copy(b[2:], name)
-	if name[0] == '@' {
+	if abstract {
 		b[2] = 0
 		return b[:n], nil
 	}

@@ -450,6 +450,23 @@ func TestUnixPeers(t *testing.T) {
 		if n, _, err := abstract.ReadFrom(make([]byte, 10)); n != 6 || err != nil {
 			t.Error(n, err)
 		}
+		const longest = 108
+		name := fmt.Sprintf("@ringside-%s-%d", filepath.Base(dir), syscall.Getpid())
+		long := packetClient(t, "unixgram", name+strings.Repeat("x", longest-len(name)))
+		if _, err := long.WriteTo([]byte("answer"), c.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, "datagram", got)
+		if n, _, err := long.ReadFrom(make([]byte, 10)); n != 6 || err != nil {
+			t.Errorf("to the longest abstract name: %d, %v", n, err)
+		}
+		withNUL := strings.Replace(abstract.LocalAddr().String(), "@", "\x00", 1)
+		if _, err := c.WriteTo([]byte("NUL"), Peer{Name: withNUL}); err != nil {
+			t.Errorf("to an abstract name that begins with a NUL: %v", err)
+		}
+		if n, _, err := abstract.ReadFrom(make([]byte, 10)); n != 3 || err != nil {
+			t.Errorf("at an abstract name that begins with a NUL: %d, %v", n, err)
+		}
 		unnamed, err := net.Dial("unixgram", c.LocalAddr().String())
 		if err != nil {
 			t.Fatal(err)
