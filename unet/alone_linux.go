@@ -139,8 +139,9 @@ func (s *sock) returnToLoop() {
 	_ = a.file.Close() // ends a call that waits in the other direction; our own duplicate
 }
 
-// waitAlone is wait for a socket that is alone. The caller holds mu, which it unlocks.
-func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
+// waitAlone is wait for a socket that is alone. With a try it waits until try returns true, which done
+// reports. The caller holds mu, which waitAlone unlocks.
+func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (done bool) {
 	a := s.alone
 	if a.recalled {
 		s.returnToLoop()
@@ -149,9 +150,13 @@ func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
 	a.waits = min(a.waits+1, aloneAfter)
 	h.state = parkedAlone
 	s.mu.Unlock()
+	defer s.endAlone(a, h) // try may panic
 
 	var err error
 	switch {
+	case try != nil:
+		err = a.retry(h == &s.rd, func(uintptr) bool { return try(uintptr(a.fd.Int())) })
+		return err == nil
 	case h == &s.wr:
 		err = a.raw.Write(a.writable)
 	case buf == nil:
@@ -161,13 +166,6 @@ func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
 		err = a.raw.Read(a.receive)
 		a.buf = nil
 	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.state == interrupted {
-		a.setDeadline(h == &s.rd, time.Time{})
-	}
-	h.state = idle
 	if err != nil || buf == nil {
 		return false
 	}
@@ -175,6 +173,24 @@ func (s *sock) waitAlone(h *direction, buf []byte) (received bool) {
 	sys.RaceWrite(buf[:n])
 	s.in.res, s.in.done = a.res, true
 	return true
+}
+
+// retry makes the netpoller call try until it returns true.
+func (a *alone) retry(read bool, try func(fd uintptr) bool) error {
+	if read {
+		return a.raw.Read(try)
+	}
+	return a.raw.Write(try)
+}
+
+// endAlone ends a wait in the netpoller.
+func (s *sock) endAlone(a *alone, h *direction) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.state == interrupted {
+		a.setDeadline(h == &s.rd, time.Time{})
+	}
+	h.state = idle
 }
 
 // recall makes the socket return to its loop if it waited fewer than aloneAfter times since

@@ -433,3 +433,63 @@ func freeOne(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRawReadWaitsForMore passes a function to RawConn.Read that leaves the data that has arrived
+// and waits for more. It must be called when more arrives, and not without end.
+func TestRawReadWaitsForMore(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		a, err := s.Dial("tcp", l.Addr().String()) // the only socket of its driver: it waits without the driver
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		b, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		raw, err := a.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		asked := false
+		err = raw.Read(func(uintptr) bool { // the function does not read: it waits until there is something to read
+			defer func() { asked = true }()
+			return asked
+		})
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the function was called twice, and nothing had arrived: %v", err)
+		}
+
+		if _, err := b.Write([]byte("SSH")); err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		peek := func(fd uintptr) int {
+			calls++
+			n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 10), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return n
+		}
+		_ = a.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if err := raw.Read(func(fd uintptr) bool { return peek(fd) >= 10 }); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if calls > 20 {
+			t.Errorf("the function was called %d times, and little had arrived", calls)
+		}
+		_ = a.SetReadDeadline(time.Now().Add(patience))
+		got := start(func() error { return raw.Read(func(fd uintptr) bool { return peek(fd) >= 10 }) })
+		if _, err := b.Write([]byte("-2.0-ringside")); err != nil {
+			t.Fatal(err)
+		}
+		if err := soon(t, "a raw read", got); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -81,13 +81,32 @@ func (s *sock) retry(h *direction, f func(fd uintptr) bool) error {
 			return err
 		}
 		h.ready.Store(false)
-		if f(uintptr(s.fd.Int())) {
+		done, alone := s.retryAlone(h, f)
+		if !alone {
+			done = f(uintptr(s.fd.Int()))
+		}
+		switch {
+		case done:
 			return nil
+		case alone:
+			continue
 		}
 		if err := s.waitFor(h); err != nil {
 			return err
 		}
 	}
+}
+
+// retryAlone is retry for a socket that is alone. alone reports whether it is; otherwise f was not
+// called. The netpoller calls f, so that f is not called again before something changes:
+// f may leave data, with which the socket stays readable.
+func (s *sock) retryAlone(h *direction, f func(fd uintptr) bool) (done, alone bool) {
+	s.mu.Lock()
+	if s.alone == nil || s.closing || h.expired.Load() {
+		s.mu.Unlock()
+		return false, false
+	}
+	return s.waitAlone(h, nil, f), true
 }
 
 // waitFor waits until the direction may be ready.

@@ -60,7 +60,7 @@ func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
 		s.in = delivery{buf: buf}
 	}
 	if s.alone != nil {
-		return s.waitAlone(h, buf), nil
+		return s.waitAlone(h, buf, nil), nil
 	}
 	h.state = parked
 	if h.wake == nil {
