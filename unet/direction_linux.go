@@ -123,10 +123,10 @@ func (s *sock) received(l *loop, n int, errno syscall.Errno) {
 	defer s.mu.Unlock()
 	h := &s.rd
 	switch {
-	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load():
+	case errno == syscall.EAGAIN && !s.closing && !h.expired.Load() && s.alone == nil:
 		h.state = parked // spurious event: the reader continues to wait
 		return
-	case errno == syscall.EAGAIN:
+	case errno == syscall.EAGAIN: // the call ends, or waits again where the socket is watched now
 	case errno == syscall.EINTR, errno == syscall.ECANCELED: // the reader tries again
 		h.ready.Store(true)
 	default:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -502,5 +503,48 @@ func TestDriversOutliveTheLastSocket(t *testing.T) {
 			t.Fatal("the drivers do not end")
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestSpuriousEventWhileLeaving has the loop receive for a reader, and get nothing, while the
+// other direction makes the socket wait alone. The loop does not watch the socket any more, so the
+// reader must not wait for the loop.
+func TestSpuriousEventWhileLeaving(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect(t, s) // the first connection waits alone
+	c, peer := connect(t, s)
+	read := make(chan error, 1)
+	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		waits := c.rd.state == parked
+		if waits {
+			c.rd.state = taken // as by the loop
+		}
+		c.mu.Unlock()
+		if waits {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the Read does not wait")
+		}
+	}
+	c.wr.turn.Lock()
+	c.leaveLoop()
+	c.wr.turn.Unlock()
+	c.received(c.loop, 0, syscall.EAGAIN)
+	if _, err := peer.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the Read does not get what has arrived")
 	}
 }
