@@ -319,13 +319,16 @@ var (
 // batchSize limits the datagrams of one system call.
 const batchSize = 32
 
+// controlRoom is room for the control data of a message. The kernel stores time stamps and the
+// like, if the program has set these options, before the size of joined datagrams.
+const controlRoom = 256
+
 // batch is the argument of system calls with several datagrams, and their result.
 type batch struct {
-	msgs  [batchSize]sys.SockMsg
-	parts [batchSize]sys.SockPart
-	names [batchSize]sockaddr
-	// controls is room for the control data of segments.
-	controls [batchSize][sys.SegmentControlSize]byte
+	msgs     [batchSize]sys.SockMsg
+	parts    [batchSize]sys.SockPart
+	names    [batchSize]sockaddr
+	controls [batchSize][controlRoom]byte // the control data of segments
 
 	count, flags  int // how many messages, and the flags of the call
 	done          int // how many were received or sent

@@ -4,9 +4,11 @@ package unet_test
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/netip"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,13 +126,31 @@ func TestSegmentsAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := numberedBytes(9_500)
-	if n, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: 1000, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}); n != 1 || err != nil {
-		t.Fatal(n, err)
+	exchange := func(what string) {
+		t.Helper()
+		if n, err := out.WriteBatch([]unet.Packet{{Data: data, Segment: 1000, Addr: in.LocalAddr().(*net.UDPAddr).AddrPort()}}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		got := []unet.Packet{{Data: make([]byte, 1<<16)}}
+		if n, err := in.ReadBatch(got); n != 1 || err != nil || got[0].N != len(data) || got[0].Segment != 1000 {
+			t.Errorf("%s: %d packets, %d bytes, segments of %d, %v", what, n, got[0].N, got[0].Segment, err)
+		}
 	}
-	got := []unet.Packet{{Data: make([]byte, 1<<16)}}
-	if n, err := in.ReadBatch(got); n != 1 || err != nil || got[0].N != len(data) || got[0].Segment != 1000 {
-		t.Errorf("%d packets, %d bytes, segments of %d, %v", n, got[0].N, got[0].Segment, err)
+	exchange("no other control data")
+	raw, err := in.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
 	}
+	_ = raw.Control(func(fd uintptr) {
+		for _, option := range []int{syscall.SO_TIMESTAMPNS, syscall.SO_RXQ_OVFL} {
+			err = errors.Join(err, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, option, 1))
+		}
+		err = errors.Join(err, syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, syscall.IP_PKTINFO, 1))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange("with other control data")
 }
 
 // TestSegmentsJoinedWhileReading turns GRO on while a ReadBatch may already wait.
