@@ -103,8 +103,9 @@ type TCPListener struct {
 	probes net.KeepAliveConfig
 }
 
-// Accept waits for a connection and returns a *TCPConn. If descriptors or memory are
-// lacking, the error is temporary, and Accept may be called again.
+// Accept waits for a connection and returns a *TCPConn. If descriptors are lacking, the
+// error is temporary. After any error except that of a closed listener Accept may be called
+// again.
 func (l *TCPListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {
@@ -140,8 +141,9 @@ type UnixListener struct {
 	unlinkOnce sync.Once
 }
 
-// Accept waits for a connection and returns a *UnixConn. If descriptors or memory are
-// lacking, the error is temporary, and Accept may be called again.
+// Accept waits for a connection and returns a *UnixConn. If descriptors are lacking, the
+// error is temporary. After any error except that of a closed listener Accept may be called
+// again.
 func (l *UnixListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptUnix()
 	if err != nil {
