@@ -403,11 +403,12 @@ func TestProxy(t *testing.T) {
 // TestNew serves existing listeners of each kind, and no listener.
 func TestNew(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		path := socketPath(t)
+		paths := []string{socketPath(t), socketPath(t)}
 		for _, listen := range []func() (net.Listener, error){
 			func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
-			func() (net.Listener, error) { return net.Listen("unix", path) },
+			func() (net.Listener, error) { return net.Listen("unix", paths[0]) },
 			func() (net.Listener, error) { return unet.Listen("tcp", "127.0.0.1:0") },
+			func() (net.Listener, error) { return unet.Listen("unix", paths[1]) },
 		} {
 			ln, err := listen()
 			if err != nil {
@@ -428,8 +429,10 @@ func TestNew(t *testing.T) {
 				t.Error("the socket still listens")
 			}
 		}
-		if _, err := os.Lstat(path); err != nil && runtime.GOOS != "windows" {
-			t.Errorf("the file of the socket: %v", err)
+		for _, path := range paths {
+			if _, err := os.Lstat(path); err != nil && runtime.GOOS != "windows" {
+				t.Errorf("the file of the socket: %v", err)
+			}
 		}
 		s, err := New(nil, Handler{}, o)
 		if err != nil {

@@ -83,7 +83,7 @@ func New(ln net.Listener, h Handler, o Options) (*Server, error) {
 	if err := s.start(""); err != nil {
 		return nil, err
 	}
-	if u, ok := ln.(*net.UnixListener); ok {
+	if u, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok { // of package net or unet
 		u.SetUnlinkOnClose(false)
 	}
 	if ln != nil && s.name != ModeNet.String() {
