@@ -306,33 +306,53 @@ func testBrokenRing(t *testing.T, w Wait) {
 // TestOneLoopFails lets one of three loops fail: the server reports the error, and its
 // other loops continue.
 func TestOneLoopFails(t *testing.T) {
-	for _, mode := range []Mode{ModeRing, ModeEpoll} {
-		t.Run(mode.String(), func(t *testing.T) {
-			if mode == ModeRing {
-				needRing(t)
-			}
-			logger, await := ringtest.Logger(t)
-			s, err := Listen("tcp", "127.0.0.1:0", echoes(), Options{Mode: mode, Loops: 3, Logger: logger})
+	listen := map[string]func(Options) (*Server, error){
+		"tcp":  func(o Options) (*Server, error) { return Listen("tcp", "127.0.0.1:0", echoes(), o) },
+		"unix": func(o Options) (*Server, error) { return Listen("unix", socketPath(t), echoes(), o) },
+		"given": func(o Options) (*Server, error) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
-			broken := errors.New("broken")
-			switch d := s.engine.(*loops).all[1].(type) {
-			case *ringLoop:
-				d.post(func() { d.fail(broken) })
-			case *pollLoop:
-				d.post(func() { d.fail(broken); d.w.Stop() })
-			}
-			receive(t, "notice of the failure", s.Done())
-			await("backend=" + mode.String())
-			await("error=broken")
-			for i := range 20 {
-				exchange(t, dial(t, s), random(1000, uint64(i)))
-			}
-			if err := s.Close(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "loop 2 of 3") {
-				t.Errorf("Close returned %v", err)
-			}
-		})
+			return New(ln, echoes(), o)
+		},
+	}
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		for name, listen := range listen {
+			t.Run(mode.String()+"/"+name, func(t *testing.T) {
+				if mode == ModeRing {
+					needRing(t)
+				}
+				logger, await := ringtest.Logger(t)
+				s, err := listen(Options{Mode: mode, Loops: 3, Logger: logger})
+				if err != nil {
+					t.Fatal(err)
+				}
+				broken := errors.New("broken")
+				s.breakLoop(1, broken)
+				receive(t, "notice of the failure", s.Done())
+				if name != "given" {
+					await("backend=" + mode.String())
+				}
+				await("error=broken")
+				for i := range 20 {
+					exchange(t, dial(t, s), random(1000, uint64(i)))
+				}
+				if err := s.Close(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "loop 2 of 3") {
+					t.Errorf("Close returned %v", err)
+				}
+			})
+		}
+	}
+}
+
+// breakLoop makes a loop fail.
+func (s *Server) breakLoop(i int, err error) {
+	switch d := s.engine.(*loops).all[i].(type) {
+	case *ringLoop:
+		d.post(func() { d.fail(err) })
+	case *pollLoop:
+		d.post(func() { d.fail(err); d.w.Stop() })
 	}
 }
 

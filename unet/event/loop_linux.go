@@ -278,6 +278,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		d := newDriver(kind)
 		l := d.base()
 		l.d, l.server, l.listen.fd, l.listen.stopped = d, s, fd, fd < 0
+		l.listen.shared = s.given != nil || s.network == "unix" && len(listeners) > 1
 		if err = d.start(); err != nil {
 			break
 		}
@@ -735,7 +736,8 @@ func (l *loop) reclaim(c *Conn, reset bool) {
 
 // listener is the loop's listening socket.
 type listener struct {
-	fd      int // -1 when closed
+	fd      int  // -1 when closed
+	shared  bool // other loops, or other processes, may accept from the same socket
 	armed   bool
 	stopped bool
 	left    int       // in a shutdown: 1 + the number of connections still to be accepted
@@ -964,9 +966,11 @@ func (l *loop) closeAll() {
 		c.onClose(c.opError("read", l.broken))
 	}
 	if l.listen.fd >= 0 {
-		// Operations in flight may keep the socket open. Shutdown keeps clients from
-		// connecting to a loop that does not serve.
-		_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
+		if !l.listen.shared {
+			// Operations in flight may keep the socket open. Shutdown keeps clients from
+			// connecting to a loop that does not serve.
+			_ = syscall.Shutdown(l.listen.fd, syscall.SHUT_RDWR)
+		}
 		_ = syscall.Close(l.listen.fd)
 		l.listen.fd = -1
 	}
