@@ -534,3 +534,42 @@ func TestConnSize(t *testing.T) {
 		t.Errorf("a Conn has %d bytes", size)
 	}
 }
+
+// TestRefusedSocketsStayUsable enrolls sockets while no loop can serve them. They must be
+// unchanged: a read of a blocking socket would not end by deadlines or Close.
+func TestRefusedSocketsStayUsable(t *testing.T) {
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		t.Run(mode.String(), func(t *testing.T) {
+			if mode == ModeRing {
+				needRing(t)
+			}
+			s, err := Listen("tcp", "127.0.0.1:0", echoes(), Options{Mode: mode, Loops: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c := dial(t, s)
+			broken := errors.New("broken")
+			s.breakLoop(0, broken)
+			receive(t, "notice of the failure", s.Done())
+			if _, err := s.Enroll(c, ConnOptions{}); err == nil {
+				t.Error("a server without loops has enrolled a connection")
+			}
+			pc := packetClient(t, "udp", "127.0.0.1:0")
+			if _, err := s.EnrollPacket(pc, PacketHandler{}); !errors.Is(err, broken) {
+				t.Errorf("EnrollPacket returned %v", err)
+			}
+			for _, socket := range []any{c, pc} {
+				raw, err := socket.(syscall.Conn).SyscallConn()
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = raw.Control(func(fd uintptr) {
+					if flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+						t.Errorf("%T: a refused socket is in blocking mode (%v)", socket, err)
+					}
+				})
+			}
+		})
+	}
+}

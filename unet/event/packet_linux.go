@@ -111,9 +111,7 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 	for i, pc := range sockets {
 		fd, err := dupFD(pc)
 		if err != nil {
-			for _, s := range made {
-				_ = syscall.Close(s.fd)
-			}
+			closeMade(made)
 			return err
 		}
 		n := i
@@ -136,15 +134,20 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 	}
 	for i, s := range made {
 		if err := s.l.addSocket(s); err != nil {
-			for _, s := range made[i:] {
-				_ = syscall.Close(s.fd)
-			}
+			closeMade(made[i:])
 			_ = all[0].Close()
 			return err
 		}
 	}
 	closePackets(sockets) // The server has its own descriptors.
 	return nil
+}
+
+// closeMade closes sockets that no loop serves. They leave the sockets that they duplicate unchanged.
+func closeMade(made []*loopSocket) {
+	for _, s := range made {
+		closeFDs([]int{s.fd})
+	}
 }
 
 // addSocket adds a socket to those that the loop registers. The error is net.ErrClosed or
