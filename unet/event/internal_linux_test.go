@@ -338,6 +338,7 @@ func TestOneLoopFails(t *testing.T) {
 				for i := range 20 {
 					exchange(t, dial(t, s), random(1000, uint64(i)))
 				}
+				enrollOnOtherLoops(t, s)
 				if err := s.Close(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "loop 2 of 3") {
 					t.Errorf("Close returned %v", err)
 				}
@@ -571,5 +572,30 @@ func TestRefusedSocketsStayUsable(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// enrollOnOtherLoops enrolls more sockets than a server with a failed loop has loops.
+func enrollOnOtherLoops(t *testing.T, s *Server) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for i := range 6 {
+		if _, err := s.Dial(t.Context(), "tcp", ln.Addr().String(), ConnOptions{}); err != nil {
+			t.Fatalf("dial %d: %v", i, err)
+		}
+		peer, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = peer.SetDeadline(time.Now().Add(testPatience))
+		exchange(t, peer, random(1000, uint64(i)))
+		_ = peer.Close()
+		if _, err := s.EnrollPacket(packetClient(t, "udp", "127.0.0.1:0"), PacketHandler{}); err != nil {
+			t.Fatalf("datagram socket %d: %v", i, err)
+		}
 	}
 }

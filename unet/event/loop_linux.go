@@ -344,18 +344,30 @@ func (r *loops) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := r.all[int(r.next.Add(1))%len(r.all)].base()
+	from := r.fromNext()
 	if o.Beside != nil {
-		l = o.Beside.back.(*loop)
+		from = []*loop{o.Beside.back.(*loop)}
 	}
-	c := l.newConn(fd, nc.LocalAddr().Network(), o)
-	l.count.enrolled.Add(1)
-	if err = l.enroll(c); err != nil {
+	for _, l := range from { // a loop that has failed refuses
+		c := l.newConn(fd, nc.LocalAddr().Network(), o)
+		l.count.enrolled.Add(1)
+		if err = l.enroll(c); err == nil {
+			return c, nil
+		}
 		l.count.enrolled.Add(^uint64(0))
-		closeFDs([]int{fd})
-		return nil, err
 	}
-	return c, nil
+	closeFDs([]int{fd})
+	return nil, err
+}
+
+// fromNext returns the loops, beginning with the next one in turn.
+func (r *loops) fromNext() []*loop {
+	n := int(r.next.Add(1)) % len(r.all)
+	all := make([]*loop, len(r.all))
+	for i := range all {
+		all[i] = r.all[(n+i)%len(r.all)].base()
+	}
+	return all
 }
 
 func (r *loops) stats() Stats {

@@ -114,11 +114,7 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 			closeMade(made)
 			return err
 		}
-		n := i
-		if len(all) == 1 {
-			n = int(r.next.Add(1)) % len(r.all)
-		}
-		s := &loopSocket{c: all[i], l: r.all[n].base(), fd: fd, notified: true}
+		s := &loopSocket{c: all[i], l: r.all[i].base(), fd: fd, notified: true}
 		s.run = s.process
 		if sa, err := syscall.Getsockname(fd); err == nil {
 			if _, ok := sa.(*syscall.SockaddrInet4); ok {
@@ -132,8 +128,12 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 		all[i].sock = s
 		made = append(made, s)
 	}
+	from := r.fromNext()
 	for i, s := range made {
-		if err := s.l.addSocket(s); err != nil {
+		if len(made) > 1 {
+			from = []*loop{s.l}
+		}
+		if err := s.addTo(from); err != nil {
 			closeMade(made[i:])
 			_ = all[0].Close()
 			return err
@@ -148,6 +148,16 @@ func closeMade(made []*loopSocket) {
 	for _, s := range made {
 		closeFDs([]int{s.fd})
 	}
+}
+
+// addTo adds the socket to the first loop that does not refuse it, as one that has failed does.
+func (s *loopSocket) addTo(loops []*loop) (err error) {
+	for _, s.l = range loops {
+		if err = s.l.addSocket(s); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // addSocket adds a socket to those that the loop registers. The error is net.ErrClosed or
