@@ -599,3 +599,48 @@ func enrollOnOtherLoops(t *testing.T, s *Server) {
 		}
 	}
 }
+
+// TestLentMemoryOfABrokenRing lends memory, breaks the ring, and changes the memory when it is
+// returned. The peer, which reads only then, must not get the change.
+func TestLentMemoryOfABrokenRing(t *testing.T) {
+	needRing(t)
+	for _, w := range []Wait{WaitAuto, WaitNetpoller} {
+		t.Run(w.String(), func(t *testing.T) {
+			const size = 16 << 20
+			p := make([]byte, size)
+			returned, read := make(chan struct{}), make(chan struct{})
+			opened := make(chan struct{})
+			s, err := Listen("tcp", "127.0.0.1:0", Handler{OnOpen: func(c *Conn) {
+				_ = c.WriteFunc(p, func(error) {
+					for i := range p {
+						p[i] = 0xff
+					}
+					close(returned)
+					<-read
+				})
+				close(opened)
+			}}, Options{Mode: ModeRing, Loops: 1, Wait: w})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c := dial(t, s)
+			receive(t, "OnOpen", opened)
+			await(t, "a send is in flight", func() (busy bool) {
+				s.onLoops(t, func(l *loop) {
+					l.conns[0].mu.Lock()
+					busy = l.conns[0].out.busy
+					l.conns[0].mu.Unlock()
+				})
+				return busy
+			})
+			s.breakLoop(0, errors.New("broken"))
+			receive(t, "return of the memory", returned)
+			time.AfterFunc(100*time.Millisecond, func() { close(read) })
+			got, _ := io.ReadAll(c)
+			if i := bytes.IndexByte(got, 0xff); i >= 0 {
+				t.Errorf("byte %d of %d was sent after the memory was returned", i, len(got))
+			}
+		})
+	}
+}

@@ -964,15 +964,16 @@ func (l *loop) closeAll() {
 		}
 		c.mu.Lock()
 		c.fail(c.opError("read", l.broken))
+		fd := c.bstate.fd
 		c.mu.Unlock()
+		// A send that is in flight must not read memory after it was returned.
+		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
 		c.failLent()
 		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
 		c.state.closed = true
-		fd := c.bstate.fd
 		c.bstate.fd = -1
 		c.mu.Unlock()
-		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
 		_ = syscall.Close(fd)
 		l.count.open.Add(-1)
 		c.onClose(c.opError("read", l.broken))
