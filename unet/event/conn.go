@@ -149,13 +149,10 @@ func (c *Conn) sendNow(p []byte) int {
 // has been encrypted.
 func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	if c.secure != nil {
-		if _, err := c.secure.write(p); err != nil {
-			return err
-		}
-		p = nil // encrypted
+		return c.secure.writeFunc(p, done)
 	}
 	c.mu.Lock()
-	if err := c.writeError(); err != nil && c.secure == nil {
+	if err := c.writeError(); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -243,6 +240,21 @@ func (c *Conn) failLent() {
 	}
 	c.mu.Unlock()
 	c.callFinished()
+}
+
+// setClosed calls done for all lent memory and then marks the connection closed: no memory is lent
+// to it any more.
+func (c *Conn) setClosed() {
+	for {
+		c.failLent()
+		c.mu.Lock()
+		if len(c.out.finished) == 0 {
+			break
+		}
+		c.mu.Unlock()
+	}
+	c.state.closed = true
+	c.mu.Unlock()
 }
 
 // Writev is [Conn.Write] of several buffers as one piece. It copies the buffers and does

@@ -710,9 +710,8 @@ func (l *loop) processEnd(c *Conn) bool {
 
 // finish closes a connection that has no operation in flight.
 func (l *loop) finish(c *Conn) {
-	c.failLent()
+	c.setClosed()
 	c.mu.Lock()
-	c.state.closed = true
 	err := c.reason()
 	c.mu.Unlock()
 	defer l.reclaim(c, resets(err))
@@ -968,10 +967,9 @@ func (l *loop) closeAll() {
 		c.mu.Unlock()
 		// A send that is in flight must not read memory after it was returned.
 		_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
-		c.failLent()
+		c.setClosed()
 		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
-		c.state.closed = true
 		c.bstate.fd = -1
 		c.mu.Unlock()
 		_ = syscall.Close(fd)

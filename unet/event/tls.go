@@ -228,6 +228,22 @@ func (s *secure) write(p []byte) (int, error) {
 	return n, nil
 }
 
+// writeFunc encrypts p, and makes the loop call done.
+func (s *secure) writeFunc(p []byte, done func(error)) error {
+	if _, err := s.write(p); err != nil {
+		return err
+	}
+	c := s.c
+	c.mu.Lock()
+	if c.state.closed { // meanwhile
+		c.mu.Unlock()
+		return c.opError("write", net.ErrClosed)
+	}
+	c.out.lend(nil, done, false)
+	c.notifyAndUnlock()
+	return nil
+}
+
 // plaintexts holds buffers for decrypted data.
 var plaintexts = sync.Pool{New: func() any { p := make([]byte, recordBytes); return &p }}
 

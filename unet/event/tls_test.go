@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -332,6 +333,67 @@ sys.stdout.buffer.write(got)
 					t.Errorf("%d of %d bytes: %v", len(got), len(want), err)
 				}
 			})
+		})
+	}
+}
+
+// heldConn runs a function instead of the next Write, once it is set.
+type heldConn struct {
+	net.Conn
+	write atomic.Pointer[func()]
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	if f := c.write.Load(); f != nil {
+		(*f)()
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestTLSLentToAClosedConnection ends a connection while WriteFunc encrypts: either WriteFunc
+// returns an error, or done is called.
+func TestTLSLentToAClosedConnection(t *testing.T) {
+	server, client, _ := certificate(t)
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		t.Run(mode.String(), func(t *testing.T) {
+			if mode == ModeRing {
+				needRing(t)
+			} else {
+				needEpoll(t)
+			}
+			conns, closed := make(chan *Conn, 1), make(chan struct{})
+			s := start(t, Handler{
+				OnOpen:  func(c *Conn) { conns <- c },
+				OnClose: func(*Conn, error) { close(closed) },
+			}, Options{Mode: mode, Loops: 1, TLS: server})
+			peer := tls.Client(dial(t, s), client)
+			if err := peer.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			c := receive(t, "OnOpen", conns)
+
+			near, far := net.Pipe() // the connection gets another crypto/tls, below which the test acts
+			held := &heldConn{Conn: near}
+			other := tls.Server(held, server)
+			go func() { _ = tls.Client(far, client).Handshake() }()
+			if err := other.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			swapped := make(chan struct{})
+			c.Post(func() { c.secure.conn = other; close(swapped) })
+			receive(t, "end of Post", swapped)
+			end := func() {
+				c.Abort()
+				receive(t, "OnClose", closed)
+			}
+			held.write.Store(&end)
+			done := make(chan error, 1)
+			if err := c.WriteFunc([]byte("x"), func(err error) { done <- err }); err == nil {
+				receive(t, "call of done", done)
+			} else if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("WriteFunc returned %v", err)
+			}
 		})
 	}
 }
