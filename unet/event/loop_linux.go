@@ -259,10 +259,14 @@ func (l *loop) enroll(c *Conn) error {
 // loops is the engine of a server with event loops.
 type loops struct {
 	tally
-	all  []driver
-	path string        // of a Unix socket
-	next atomic.Uint32 // the loop for the next enrolled connection
+	all    []driver
+	path   string        // of a Unix socket
+	unlink sync.Once     // removes the file of path
+	next   atomic.Uint32 // the loop for the next enrolled connection
 }
+
+// removeFile removes the file of a Unix socket, once: another socket may use the path afterwards.
+func (r *loops) removeFile() { r.unlink.Do(func() { unlink(r.path) }) }
 
 // startLoops starts a server with loops of one kind.
 func (s *Server) startLoops(address string, kind Mode) error {
@@ -293,7 +297,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 	}
 	r.closeWhenDone(func() {
 		s.background.Wait()
-		unlink(r.path)
+		r.removeFile()
 	})
 	for i, d := range r.all {
 		go func() {
@@ -325,11 +329,12 @@ func (r *loops) undo(listeners []int) error {
 		err = errors.Join(err, d.undo())
 	}
 	closeFDs(listeners)
-	unlink(r.path) // otherwise the path could not be bound again
+	r.removeFile() // otherwise the path could not be bound again
 	return err
 }
 
 func (r *loops) shutdown() {
+	r.removeFile() // as package net does when it closes a listener
 	for _, d := range r.all {
 		l := d.base()
 		l.post(l.shutdownAll)

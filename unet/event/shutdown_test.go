@@ -399,3 +399,36 @@ func TestShutdownUnderAFlood(t *testing.T) {
 		}
 	})
 }
+
+// TestShutdownFreesTheAddress listens on the path of a server that is shut down and still has a
+// connection. The end of the server must not remove the new socket.
+func TestShutdownFreesTheAddress(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		opened, asked := make(chan struct{}, 1), make(chan *Conn, 1)
+		s := startOn(t, "unix", socketPath(t), Handler{
+			OnOpen:     func(*Conn) { opened <- struct{}{} },
+			OnShutdown: func(c *Conn) { asked <- c },
+		}, o)
+		dial(t, s)
+		receive(t, "OnOpen", opened)
+		over := make(chan error, 1)
+		go func() { over <- s.Shutdown(t.Context()) }()
+		c := receive(t, "OnShutdown", asked)
+		var ln net.Listener
+		await(t, "the path can be used again", func() (ok bool) {
+			l, err := net.Listen("unix", s.Addr().String())
+			ln = l
+			return err == nil
+		})
+		defer ln.Close()
+		_ = c.Close()
+		if err := receive(t, "end of Shutdown", over); err != nil {
+			t.Error(err)
+		}
+		d, err := net.Dial("unix", s.Addr().String())
+		if err != nil {
+			t.Fatalf("the new socket: %v", err)
+		}
+		_ = d.Close()
+	})
+}
