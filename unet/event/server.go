@@ -117,6 +117,11 @@ type ConnOptions struct {
 // After an error nc is unchanged and still belongs to the caller, except after an error
 // of the TLS handshake. If the server is ending, the error is net.ErrClosed.
 func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
+	return s.enroll(context.Background(), nc, o)
+}
+
+// enroll is Enroll. ctx bounds the wait for the TLS handshake.
+func (s *Server) enroll(ctx context.Context, nc net.Conn, o ConnOptions) (*Conn, error) {
 	addr := nc.LocalAddr()
 	if n := addr.Network(); n != "tcp" && n != "unix" {
 		return nil, &net.OpError{Op: "enroll", Net: n, Source: addr, Err: net.UnknownNetworkError(n)}
@@ -134,16 +139,25 @@ func (s *Server) Enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	if s.name != ModeNet.String() {
 		_ = nc.Close() // The server has its own descriptor.
 	}
-	if o.TLS != nil {
-		if err := <-c.handshakeErr; err != nil {
-			return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
-		}
+	if o.TLS == nil {
+		return c, nil
+	}
+	select {
+	case err = <-c.handshakeErr:
+	case <-ctx.Done():
+		c.Abort()
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "enroll", Net: addr.Network(), Source: addr, Err: err}
 	}
 	return c, nil
 }
 
 // Dial connects to an address, like a zero net.Dialer, and enrolls the connection. It
-// blocks until the connection is established, and must not be called from a callback.
+// blocks until the connection is established and the TLS handshake, if there is one, is
+// complete. If ctx ends before that, Dial returns an error. Dial must not be called from a
+// callback.
 func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -152,7 +166,7 @@ func (s *Server) Dial(ctx context.Context, network, address string, o ConnOption
 	if o.TLS != nil {
 		o.TLS = withServerName(o.TLS, address)
 	}
-	c, err := s.Enroll(nc, o)
+	c, err := s.enroll(ctx, nc, o)
 	if err != nil {
 		_ = nc.Close() // The server may have closed it.
 		return nil, err

@@ -397,3 +397,33 @@ func TestTLSLentToAClosedConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestTLSDialEndsWithItsContext dials a peer that does not answer the handshake.
+func TestTLSDialEndsWithItsContext(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		s := start(t, Handler{}, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if c, err := ln.Accept(); err == nil {
+				_, _ = c.Read(make([]byte, 1)) // the hello
+				cancel()
+				defer c.Close()
+				_, _ = io.Copy(io.Discard, c)
+			}
+		}()
+		failed := make(chan error, 1)
+		h := Handler{OnHandshakeError: func(_ *Conn, err error) { failed <- err }}
+		if _, err := s.Dial(ctx, "tcp", ln.Addr().String(), ConnOptions{TLS: &tls.Config{}, Handler: &h}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Dial returned %v", err)
+		}
+		if err := receive(t, "OnHandshakeError", failed); err == nil {
+			t.Error("no error")
+		}
+		await(t, "the connection is closed", func() bool { return s.Stats().Open == 0 })
+	})
+}
