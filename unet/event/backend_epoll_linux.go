@@ -110,14 +110,15 @@ func (l *pollLoop) ready(c *Conn, found watch.Events) {
 // output implements driver.
 func (l *pollLoop) output(c *Conn) {
 	s, k := &c.state, &c.bstate
-	if c.out.busy {
-		return
-	}
-	if l.sendPending(c) {
+	if !c.out.busy && l.sendPending(c) {
 		l.watch(c, k.watched|watch.Write)
 		return
 	}
-	if c.out.n > 0 {
+	switch {
+	case c.out.busy: // with a file, until awaitWritable or the end
+		l.watch(c, k.watched&^watch.Write)
+		return
+	case c.out.n > 0:
 		return // later
 	}
 	if s.finWrite && !s.finSent {

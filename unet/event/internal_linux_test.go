@@ -644,3 +644,31 @@ func TestLentMemoryOfABrokenRing(t *testing.T) {
 		})
 	}
 }
+
+// TestFileThatIsSlow has a file in use by its goroutine while the socket has room. The loop must
+// wait for the goroutine and not be woken by the socket.
+func TestFileThatIsSlow(t *testing.T) {
+	conns := make(chan *Conn, 1)
+	s := start(t, Handler{OnOpen: func(c *Conn) { conns <- c }}, Options{Mode: ModeEpoll, Loops: 1})
+	dial(t, s)
+	c := receive(t, "OnOpen", conns)
+	turns := func() (n uint64) {
+		s.onLoops(t, func(l *loop) { n = l.turns })
+		return n
+	}
+	busy := func(busy bool) {
+		s.onLoops(t, func(l *loop) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			l.d.awaitWritable(c)
+			c.out.busy = busy // as by a goroutine that reads
+		})
+	}
+	busy(true)
+	before := turns()
+	time.Sleep(50 * time.Millisecond)
+	if n := turns() - before; n > 20 {
+		t.Errorf("%d turns while nothing happened", n)
+	}
+	busy(false)
+}
