@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -671,4 +672,54 @@ func TestFileThatIsSlow(t *testing.T) {
 		t.Errorf("%d turns while nothing happened", n)
 	}
 	busy(false)
+}
+
+// TestKeepAliveIsThatOfNet compares the options of accepted connections with those of package net.
+func TestKeepAliveIsThatOfNet(t *testing.T) {
+	for _, lc := range []net.ListenConfig{
+		{}, {KeepAlive: 42 * time.Second}, {KeepAlive: -1},
+		{KeepAlive: 42 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Interval: 7 * time.Second, Count: 3}},
+		{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 1500 * time.Millisecond, Interval: -1, Count: 3}},
+		{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: -1, Count: -1}},
+	} {
+		lc.SetMultipathTCP(false)
+		options := func(fd int) (all []int) {
+			for _, o := range [][2]int{{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
+				{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.IPPROTO_TCP, syscall.TCP_NODELAY}} {
+				v, err := syscall.GetsockoptInt(fd, o[0], o[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, v)
+			}
+			return all
+		}
+		ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []int
+		raw, err := a.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) { want = options(int(fd)) })
+		for _, c := range []io.Closer{a, d, ln} {
+			_ = c.Close()
+		}
+		got := make(chan []int, 1)
+		s := start(t, Handler{OnOpen: func(c *Conn) { got <- options(c.bstate.fd) }}, Options{Mode: ModeEpoll, Loops: 1, ListenConfig: &lc})
+		dial(t, s)
+		if all := receive(t, "OnOpen", got); !slices.Equal(all, want) {
+			t.Errorf("%+v: on, idle, interval, count, no delay: %v, package net %v", lc, all, want)
+		}
+	}
 }

@@ -156,7 +156,7 @@ func inherit(fd int, lc *net.ListenConfig) {
 		if lc.KeepAlive < 0 {
 			return
 		}
-		ka.Idle, ka.Interval = lc.KeepAlive, lc.KeepAlive
+		ka = net.KeepAliveConfig{Idle: lc.KeepAlive}
 	}
 	set(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
 	for _, o := range []struct {
