@@ -163,6 +163,10 @@ func (b *blockingConn) state(by *time.Time) error {
 // wait switches to the loop until something has happened, or until the deadline.
 func (b *blockingConn) wait(by *time.Time) {
 	b.mu.Lock()
+	if b.closed { // since the caller has checked it
+		b.mu.Unlock()
+		return
+	}
 	b.waits = true
 	deadline := *by
 	b.mu.Unlock()

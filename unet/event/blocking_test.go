@@ -183,3 +183,13 @@ func TestBlockingEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestBlockingCloseBeforeAWait closes a connection after a call has checked it and before the call
+// waits. OnClose, which would end the wait, may come much later, or never.
+func TestBlockingCloseBeforeAWait(t *testing.T) {
+	b := &blockingConn{closed: true, yield: func(struct{}) bool {
+		t.Error("a call waits on a closed connection")
+		return true
+	}}
+	b.wait(&b.readBy)
+}
