@@ -487,7 +487,21 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 // shutdownConn sets the deadline for the next read of a shutdown. The reader calls it in
 // each iteration until the data that had arrived are read.
 func (g *goroutines) shutdownConn(c *Conn) {
-	if k := &c.bstate; !k.drained {
+	k := &c.bstate
+	if k.drained {
+		return
+	}
+	c.mu.Lock()
+	s := c.state
+	c.mu.Unlock()
+	switch {
+	case s.closing || s.aborted:
+	case s.eof: // OnEOF has left it to the handler to close the connection
+		k.drained = true
+		if c.handler.OnShutdown != nil {
+			g.requestClose(c)
+		}
+	default:
 		k.net.drainBy = time.Now().Add(drainTime)
 		_ = k.net.conn.SetReadDeadline(k.net.drainBy)
 	}

@@ -34,7 +34,8 @@ type Handler struct {
 	// OnShutdown is called once after [Server.Shutdown], when all data that had arrived
 	// by then has been passed to OnData. The handler finishes its work and calls
 	// [Conn.Close]. Without OnShutdown the server sends the pending bytes and ends its
-	// direction. It closes the connection when the peer has ended its direction.
+	// direction. It closes the connection when the peer has ended its direction. If the peer
+	// has done so before and OnEOF has left the connection open, only OnShutdown is called.
 	OnShutdown func(c *Conn)
 	// OnClose is the last call for a connection. The error is nil after [Conn.Close],
 	// io.EOF if the peer ended the connection, and net.ErrClosed after [Conn.Abort] and

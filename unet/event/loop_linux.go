@@ -901,8 +901,15 @@ func (l *loop) drain(c *Conn) {
 		c.mu.Lock()
 		want, s, fd := c.wantsInput(), c.state, k.fd
 		c.mu.Unlock()
-		if s.eof || s.closing || s.aborted {
+		switch {
+		case s.closing || s.aborted:
 			k.drained = true
+			return
+		case s.eof && c.secure != nil && c.secure.waiting:
+			return // decrypted data have not been passed to OnData
+		case s.eof:
+			k.drained = true
+			l.requestCloseAfterEOF(c)
 			return
 		}
 		if !want {
@@ -928,6 +935,14 @@ func (l *loop) drain(c *Conn) {
 			}
 			c.onData(p[:n])
 		}
+	}
+}
+
+// requestCloseAfterEOF is requestClose for a connection whose peer has ended its direction.
+// OnEOF has left it to the handler to close it, so there is no default.
+func (l *loop) requestCloseAfterEOF(c *Conn) {
+	if c.handler.OnShutdown != nil {
+		l.requestClose(c)
 	}
 }
 

@@ -400,6 +400,29 @@ func TestShutdownUnderAFlood(t *testing.T) {
 	})
 }
 
+// TestShutdownAfterEOF shuts a server down while a handler still uses a connection whose peer has
+// ended its direction.
+func TestShutdownAfterEOF(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		ended := make(chan struct{}, 1)
+		s := start(t, Handler{
+			OnEOF:      func(*Conn) { ended <- struct{}{} },
+			OnShutdown: func(c *Conn) { _, _ = c.Write([]byte("bye")); _ = c.Close() },
+		}, o)
+		c := dial(t, s)
+		_ = c.(*net.TCPConn).CloseWrite()
+		receive(t, "OnEOF", ended)
+		ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(c); string(got) != "bye" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
 // TestShutdownFreesTheAddress listens on the path of a server that is shut down and still has a
 // connection. The end of the server must not remove the new socket.
 func TestShutdownFreesTheAddress(t *testing.T) {
