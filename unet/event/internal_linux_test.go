@@ -5,6 +5,7 @@ package event
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -721,5 +722,40 @@ func TestKeepAliveIsThatOfNet(t *testing.T) {
 		if all := receive(t, "OnOpen", got); !slices.Equal(all, want) {
 			t.Errorf("%+v: on, idle, interval, count, no delay: %v, package net %v", lc, all, want)
 		}
+	}
+}
+
+// TestQueueThatIsNeverEmpty sends datagrams one by one while another one waits. The memory of those
+// that were sent must be used again.
+func TestQueueThatIsNeverEmpty(t *testing.T) {
+	s := &loopSocket{c: &PacketConn{network: "udp"}, l: &loop{}}
+	name := make([]byte, syscall.SizeofSockaddrInet6)
+	next := 0 // the number of the datagram that is sent next
+	sendOne := func(batch []outPacket) (int, syscall.Errno) {
+		if s.blocked {
+			return 0, syscall.EAGAIN
+		}
+		s.blocked = true // the loop of flush ends
+		if _, data, _ := s.parts(batch[0]); len(data) < 4 || int(binary.NativeEndian.Uint32(data)) != next {
+			t.Fatalf("datagram %d: %d bytes, %v", next, len(data), data[:min(len(data), 4)])
+		}
+		next++
+		return 1, 0
+	}
+	for i := range 10_000 {
+		p := make([]byte, 4+i%1000)
+		binary.NativeEndian.PutUint32(p, uint32(i))
+		s.enqueue(name, p, 0)
+		if i == 0 {
+			continue
+		}
+		s.blocked = false
+		s.flush(sendOne)
+	}
+	if n := cap(s.arena); n > 64<<10 {
+		t.Errorf("%d bytes of memory for one pending datagram", n)
+	}
+	if n := cap(s.queue); n > 1000 {
+		t.Errorf("room for %d datagrams, of which one is pending", n)
 	}
 }

@@ -378,11 +378,29 @@ func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
 			s.remove(&batch[i])
 		}
 	}
+	s.dropSent()
+}
+
+// dropSent removes the datagrams that were sent from the front of the queue if they are most of it:
+// otherwise a queue that is never empty would grow without limit. The caller holds mu.
+func (s *loopSocket) dropSent() {
 	if s.sent == len(s.queue) {
 		s.queue, s.arena, s.sent = s.queue[:0], s.arena[:0], 0
 		if cap(s.arena) > 2*maxPacket {
 			s.queue, s.arena = nil, nil
 		}
+		return
+	}
+	at := s.queue[s.sent].nameAt // where the others begin
+	if at < len(s.arena)/2 {
+		return
+	}
+	s.arena = s.arena[:copy(s.arena, s.arena[at:])]
+	s.queue = s.queue[:copy(s.queue, s.queue[s.sent:])]
+	s.sent = 0
+	for i := range s.queue {
+		s.queue[i].nameAt -= at
+		s.queue[i].dataAt -= at
 	}
 }
 
