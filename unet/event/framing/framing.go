@@ -27,8 +27,8 @@ type Frames struct {
 // skipped. The length is 0 if more data is needed.
 type splitter interface {
 	next(p []byte, seen int) (n int, frame []byte, err error)
-	// rest returns the last frame of a stream that ends after p, nil if there is none.
-	rest(p []byte) (frame []byte, err error)
+	// rest is next for a stream that ends after p, which is not empty. The length is not 0.
+	rest(p []byte) (n int, frame []byte, err error)
 }
 
 // TooLongError is the error of a frame that is longer than the length passed to the
@@ -164,25 +164,28 @@ func (f *Frames) fail(err error) error {
 }
 
 // End must be called at the end of the stream. It calls each for a last line without an
-// end of line. If the stream has ended within a frame, the error is io.ErrUnexpectedEOF.
-// After [ErrPause] it continues like Feed.
+// end of line, and for what a bufio.SplitFunc returns at the end. If the stream has ended
+// within a frame, the error is io.ErrUnexpectedEOF. After [ErrPause] it continues like Feed.
 func (f *Frames) End(each func(frame []byte) error) error {
 	if err := f.Feed(nil, each); err != nil {
 		return err
 	}
-	rest := f.buf[f.off:]
-	if len(rest) == 0 {
-		return nil
+	for f.off < len(f.buf) {
+		n, frame, err := f.split.rest(f.buf[f.off:])
+		if err != nil {
+			return f.fail(err)
+		}
+		f.off += n
+		f.seen = len(f.buf) - f.off // Feed has found no frame in it
+		if frame == nil {
+			continue
+		}
+		if err := each(frame); err != nil {
+			return f.stop(err, nil)
+		}
 	}
-	frame, err := f.split.rest(rest)
 	f.empty()
-	if err != nil {
-		return f.fail(err)
-	}
-	if frame == nil {
-		return nil
-	}
-	return each(frame)
+	return nil
 }
 
 // Buffered returns the number of bytes that are kept.
@@ -205,7 +208,7 @@ func (most lines) next(p []byte, seen int) (int, []byte, error) {
 	return seen + i + 1, line, nil
 }
 
-func (most lines) rest(p []byte) ([]byte, error) { return withoutCR(p), nil }
+func (most lines) rest(p []byte) (int, []byte, error) { return len(p), withoutCR(p), nil }
 
 func withoutCR(p []byte) []byte {
 	if n := len(p); n > 0 && p[n-1] == '\r' {
@@ -245,7 +248,7 @@ func (s prefixed) next(p []byte, _ int) (int, []byte, error) {
 	return end, p[s.width:end], nil
 }
 
-func (prefixed) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+func (prefixed) rest([]byte) (int, []byte, error) { return 0, nil, io.ErrUnexpectedEOF }
 
 // AppendPrefixed appends the length of frame and then frame to dst, in the format of
 // [LengthPrefix], and returns the extended slice. It returns an error if the length does
@@ -282,8 +285,10 @@ type custom struct {
 	most  int
 }
 
-func (s custom) next(p []byte, _ int) (int, []byte, error) {
-	n, frame, err := s.split(p, false)
+func (s custom) next(p []byte, _ int) (int, []byte, error) { return s.token(p, false) }
+
+func (s custom) token(p []byte, atEOF bool) (int, []byte, error) {
+	n, frame, err := s.split(p, atEOF)
 	switch {
 	case err != nil:
 		return 0, nil, err
@@ -295,10 +300,10 @@ func (s custom) next(p []byte, _ int) (int, []byte, error) {
 	return n, frame, nil
 }
 
-func (s custom) rest(p []byte) ([]byte, error) {
-	_, frame, err := s.split(p, true)
-	if err == nil && frame == nil {
+func (s custom) rest(p []byte) (int, []byte, error) {
+	n, frame, err := s.token(p, true)
+	if err == nil && n == 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	return frame, err
+	return n, frame, err
 }

@@ -261,7 +261,7 @@ func (c *counting) next(p []byte, seen int) (int, []byte, error) {
 	return lines(c.most).next(p, seen)
 }
 
-func (c *counting) rest(p []byte) ([]byte, error) { return p, nil }
+func (c *counting) rest(p []byte) (int, []byte, error) { return len(p), p, nil }
 
 func BenchmarkLines(b *testing.B) {
 	p := bytes.Repeat([]byte("a line of some forty bytes, as they come\n"), 100)
@@ -270,5 +270,57 @@ func BenchmarkLines(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = f.Feed(p, func([]byte) error { return nil })
+	}
+}
+
+// TestTokensAtTheEnd compares the tokens at the end of a stream with those of bufio.Scanner.
+func TestTokensAtTheEnd(t *testing.T) {
+	pairs := func(p []byte, atEOF bool) (int, []byte, error) { // a token is known when another byte follows
+		if len(p) > 2 || atEOF && len(p) > 0 {
+			return 1, p[:1], nil
+		}
+		return 0, nil, nil
+	}
+	comments := func(p []byte, atEOF bool) (int, []byte, error) { // skips what follows #
+		if len(p) > 0 && p[0] == '#' {
+			if atEOF {
+				return len(p), nil, nil
+			}
+			return 0, nil, nil
+		}
+		return bufio.ScanBytes(p, atEOF)
+	}
+	for name, split := range map[string]bufio.SplitFunc{
+		"ScanRunes": bufio.ScanRunes, "ScanWords": bufio.ScanWords, "ScanLines": bufio.ScanLines, "ScanBytes": bufio.ScanBytes,
+		"pairs": pairs, "comments": comments,
+	} {
+		for _, stream := range []string{"a\xe2\x82", "\xf0\x9f\x98", "one two ", "one\ntwo", "ab # the end"} {
+			var want []string
+			sc := bufio.NewScanner(strings.NewReader(stream))
+			for sc.Split(split); sc.Scan(); {
+				want = append(want, sc.Text())
+			}
+			for _, pause := range []bool{false, true} {
+				var got []string
+				each := func(frame []byte) error {
+					got = append(got, string(frame))
+					if pause {
+						return ErrPause
+					}
+					return nil
+				}
+				f := Split(split, 100)
+				err := f.Feed([]byte(stream), each)
+				for err == ErrPause {
+					err = f.Feed(nil, each)
+				}
+				for err = f.End(each); err == ErrPause; {
+					err = f.End(each)
+				}
+				if !slices.Equal(got, want) || err != nil {
+					t.Errorf("%s of %q, paused %v: %q, %v, want %q", name, stream, pause, got, err, want)
+				}
+			}
+		}
 	}
 }

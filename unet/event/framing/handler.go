@@ -109,7 +109,7 @@ func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
 }
 
 // rest implements splitter. The handler does not call it.
-func (*exchange) rest([]byte) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+func (*exchange) rest([]byte) (int, []byte, error) { return 0, nil, io.ErrUnexpectedEOF }
 
 // outs are buffers for responses, so that idle connections hold none.
 var outs = sync.Pool{New: func() any { return new([]byte) }}
