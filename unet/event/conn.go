@@ -378,7 +378,8 @@ func (c *Conn) fail(err error) {
 
 // PauseRead stops calls of OnData until [Conn.ResumeRead]. Data that has arrived is kept,
 // and TCP's flow control stops the peer. The end of the stream and a broken connection
-// are noticed only after ResumeRead, or by writing.
+// may be noticed only after ResumeRead, or by writing. OnEOF is called after all data has
+// been passed to OnData.
 func (c *Conn) PauseRead() { c.setPaused(true) }
 
 // ResumeRead undoes [Conn.PauseRead].
