@@ -448,7 +448,7 @@ func TestInherited(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("needs the program /bin/sh")
 	}
-	for _, how := range []string{"PassOn", "systemd", "systemd without names", "another process"} {
+	for _, how := range []string{"PassOn", "PassOn of a process that ends", "systemd", "systemd without names", "another process"} {
 		t.Run(how, func(t *testing.T) { passTo(t, how) })
 	}
 }
@@ -474,7 +474,7 @@ func passTo(t *testing.T, how string) {
 	args := []string{self, "-test.run=^TestInherited$", "-test.v"}
 	var cmd *exec.Cmd
 	switch how {
-	case "PassOn":
+	case "PassOn", "PassOn of a process that ends":
 		cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 		if err := unet.PassOn(cmd, files...); err != nil {
 			t.Fatal(err)
@@ -519,9 +519,26 @@ func passTo(t *testing.T, how string) {
 // inherit runs in the process that passTo starts.
 func inherit(t *testing.T) {
 	how := os.Getenv(heirEnv)
+	if parent, ok := strings.CutPrefix(how, "child of "); ok {
+		for fmt.Sprint(os.Getppid()) == parent {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	files, err := unet.Inherited()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if how == "PassOn of a process that ends" {
+		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		if err := unet.PassOn(cmd, files...); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=child of %d", heirEnv, os.Getpid()))
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		os.Exit(0)
 	}
 	if how == "another process" {
 		if len(files) != 0 {
@@ -584,6 +601,11 @@ func TestPassOnRefuses(t *testing.T) {
 }
 
 func TestInheritedRefuses(t *testing.T) {
+	t.Setenv("LISTEN_FDS", "1")
+	t.Setenv("RINGSIDE_LISTEN_FILES", "1") // a file that descriptor 3 is not
+	if files, err := unet.Inherited(); len(files) > 0 || err != nil {
+		t.Errorf("descriptors of another process: %v, %v", files, err)
+	}
 	t.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid()))
 	for _, n := range []string{"", "x", "-1"} {
 		t.Setenv("LISTEN_FDS", n)
