@@ -331,7 +331,7 @@ func (g *goroutines) write(c *Conn) {
 			c.mu.Lock()
 			c.out.advance(n)
 			if err != nil {
-				c.fail(err)
+				c.fail(c.endError("write", err))
 			}
 		} else if c.out.n > 0 {
 			r := *c.out.head.file
@@ -343,7 +343,7 @@ func (g *goroutines) write(c *Conn) {
 			c.mu.Lock()
 			c.out.advance(int(n))
 			if err != nil {
-				c.fail(err)
+				c.fail(c.endError("write", err))
 				_ = c.bstate.net.conn.SetDeadline(past) // A read in progress ends.
 			}
 		}
@@ -478,7 +478,7 @@ func (g *goroutines) readFailed(c *Conn, err error) {
 		g.notify(c)
 	default:
 		c.mu.Lock()
-		c.fail(err)
+		c.fail(c.endError("read", err))
 		c.mu.Unlock()
 		g.notify(c)
 	}

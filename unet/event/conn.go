@@ -60,8 +60,8 @@ func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
 type backend interface {
 	// idle reports whether a Write may send at once, because the loop sleeps.
 	idle() bool
-	// sendNow sends as much as fits without blocking. The caller holds the
-	// connection's mutex and has nothing pending.
+	// sendNow sends as much of p as fits without blocking. The caller holds the
+	// connection's mutex. Nothing is pending, or p is the first that is.
 	sendNow(c *Conn, p []byte) int
 	// notify makes the backend process the connection.
 	notify(c *Conn)
@@ -139,6 +139,17 @@ func (c *Conn) sendNow(p []byte) int {
 		sent += n
 	}
 	return sent
+}
+
+// sendRest sends as much of the pending bytes as the kernel takes at once. The caller holds mu.
+func (c *Conn) sendRest() {
+	for !c.out.busy {
+		n := c.back.sendNow(c, c.out.front())
+		if n == 0 {
+			return
+		}
+		c.out.advance(n)
+	}
 }
 
 // WriteFunc is [Conn.Write] without the copy: p must not be changed until done is called.

@@ -192,6 +192,7 @@ func (s *secure) pump() {
 		default:
 			c.mu.Lock()
 			c.fail(c.opError("read", err))
+			c.sendRest() // with the alert, unless the peer leaves no room for it
 			c.notifyAndUnlock()
 			return
 		}

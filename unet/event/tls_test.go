@@ -178,6 +178,11 @@ func TestTLSEnds(t *testing.T) {
 		_, _ = raw.Write(append([]byte{23, 3, 3, 0, 100}, make([]byte, 100)...))
 		if err := receive(t, "OnClose", closed); err == nil || err == io.EOF {
 			t.Errorf("a forged record: %v", err)
+		} else if _, ok := err.(*net.OpError); !ok {
+			t.Errorf("a forged record: a %T: %v", err, err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil || !strings.HasPrefix(err.Error(), "remote error: tls: ") {
+			t.Errorf("the peer that has forged a record gets no alert: %v", err)
 		}
 	})
 }
