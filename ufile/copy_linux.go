@@ -44,7 +44,8 @@ func (c *copying) sparse(st fs.FileInfo, size, to int64) (err error) {
 }
 
 // holes returns a descriptor of the source whose position may be moved. It returns nil if
-// the source has no holes or they cannot be found.
+// the source has no holes, they cannot be found, or the source may not be read: then the
+// first read returns the error.
 func (c *copying) holes(st fs.FileInfo) *sys.FD {
 	raw, ok := st.Sys().(*syscall.Stat_t)
 	if !ok || raw.Blocks*512 >= st.Size() {
@@ -52,6 +53,9 @@ func (c *copying) holes(st fs.FileInfo) *sys.FD {
 	}
 	var fd *sys.FD
 	_, _ = c.hold(func(_, src int) (int, error) {
+		if !c.src.mayCall(reading) {
+			return 0, nil
+		}
 		var err error
 		fd, err = sys.Reopen(src)
 		return 0, err

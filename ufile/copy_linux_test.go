@@ -324,3 +324,24 @@ func copyAfterPanic(t *testing.T, end func()) {
 		t.Errorf("the copy has ended, and a goroutine still works:\n%s", all)
 	}
 }
+
+// TestCopyFromWriteOnly copies from a file with holes that may not be read: nothing is
+// copied.
+func TestCopyFromWriteOnly(t *testing.T) {
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		path := fileOf(t, nil)
+		if err := os.Truncate(path, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		content := random(1 << 20)
+		dst := open(t, s, fileOf(t, content), os.O_RDWR)
+		src := open(t, s, path, os.O_WRONLY)
+		n, err := ufile.CopyRange(t.Context(), dst, 0, src, 0, 1<<20, ufile.CopyOptions{})
+		if n != 0 || !errors.Is(err, syscall.EBADF) {
+			t.Errorf("%d, %v", n, err)
+		}
+		if !bytes.Equal(contentOf(t, dst), content) {
+			t.Error("the destination has changed")
+		}
+	})
+}
