@@ -254,10 +254,11 @@ func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
 }
 
 // inspectUnsealed reads a segment that has no seal although another segment follows. Such
-// a segment is left by an interrupted rotation and has all its records.
+// a segment is left by an interrupted rotation and has all its records. If the header of
+// the next segment is damaged, nothing shows whether it has.
 func (l *Log) inspectUnsealed(r *recovered, i int) error {
 	g, next := &r.segs[i], &r.segs[i+1]
-	if g.sealed || g.version < 2 || g.bad != "" || next.bad != "" || next.index != g.index+1 {
+	if g.sealed || g.version < 2 || g.bad != "" || next.index != g.index+1 {
 		return nil
 	}
 	f, err := l.store.Open(g.name, false)
@@ -270,14 +271,17 @@ func (l *Log) inspectUnsealed(r *recovered, i int) error {
 	if err != nil {
 		return err
 	}
-	if !t.damaged && t.seq == next.firstSeq {
+	if !t.damaged && t.seq == next.firstSeq && next.bad == "" {
 		r.reseal[i] = t.end
 		return nil
 	}
 	e := CorruptError{Path: l.store.Path(g.name), At: Position{Segment: g.index, Offset: t.end, Seq: t.seq}, Reason: missing}
-	if t.damaged {
+	switch {
+	case t.damaged:
 		e.Reason = t.reason
-	} else if next.firstSeq > t.seq {
+	case next.bad != "":
+		e.Reason = noSeal
+	case next.firstSeq > t.seq:
 		e.Lost = next.firstSeq - t.seq
 	}
 	r.lose(i, g.size, e)

@@ -36,6 +36,7 @@ const (
 	missing    = "the segment ends before the next one begins"
 	endsEarly  = "the log ends before records that were durable"
 	noNext     = "segment %d is missing behind it"
+	noSeal     = "the segment has no seal and the next one no valid header, so that nothing shows whether records are gone"
 	noMark     = "the end mark is missing or damaged, so that nothing shows whether records are gone"
 )
 
