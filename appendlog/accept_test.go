@@ -3,11 +3,15 @@
 package appendlog
 
 import (
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/powercut"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
@@ -118,4 +122,91 @@ func TestAcceptEveryDamage(t *testing.T) {
 			mustClose(t, a)
 		}
 	}
+}
+
+// TestKillThenPowerCutAcceptingLoss kills an Open with AcceptLoss at each of its calls,
+// opens the log again, appends to it, and cuts the power. From the first acknowledged
+// record on, the log opens without AcceptLoss.
+func TestKillThenPowerCutAcceptingLoss(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	quiet := Options{Logger: slog.New(slog.DiscardHandler)}
+	for i, d := range harms {
+		if i == 0 {
+			continue
+		}
+		for _, segment := range []uint64{1, 2, 3} {
+			for calls, killed := 0, true; killed; calls++ {
+				s := pairs(t, quiet, 3)
+				if err := d.do(s, segmentName("", segment)); err != nil {
+					t.Fatal(err)
+				}
+				s.synced(0, ".")
+				killed = killAccepting(t, s, calls)
+				if t.Failed() {
+					t.Fatalf("%s of segment %d, killed after %d calls", d.name, segment, calls)
+				}
+			}
+		}
+	}
+}
+
+// killAccepting kills an Open of a damaged log. It reports whether the Open made so many
+// calls.
+func killAccepting(t *testing.T, s *memStore, calls int) (killed bool) {
+	t.Helper()
+	quiet := Options{Logger: slog.New(slog.DiscardHandler)}
+	accepting := quiet
+	accepting.AcceptLoss = true
+	left := calls
+	s.fault = func(memCall) memFault {
+		if left--; left >= 0 {
+			return memFault{}
+		}
+		return memFault{err: errPowerCut}
+	}
+	_, err := tryMem(s, accepting)
+	killed = err != nil
+	s = s.restart()
+	before := len(s.disk.Ops)
+	a := openMem(t, s, accepting)
+	for i := range 2 {
+		put(t, a, "new "+strconv.Itoa(i))
+		s.ask(powercut.Op{Kind: powercut.Ack, Name: "new", Off: int64(i + 1)})
+	}
+	for cut := before; cut <= len(s.disk.Ops); cut++ {
+		trace := s.disk
+		trace.Ops = trace.Ops[:cut]
+		for _, state := range []*powercut.State{trace.Least(), trace.Random(rand.New(rand.NewPCG(uint64(cut), uint64(calls))))} {
+			o := accepting
+			if state.Acked["new"] > 0 {
+				o = quiet
+			}
+			if err := hasNew(after(state), o, state.Acked["new"]); err != nil {
+				t.Errorf("cut %d: %v", cut, err)
+			}
+		}
+	}
+	return killed
+}
+
+// hasNew opens a log and returns an error unless it has that many new records.
+func hasNew(s *memStore, o Options, want int) error {
+	a, err := tryMem(s, o)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	got := 0
+	for r, err := range a.Records(Position{}) {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(string(r.Data), "new ") {
+			got++
+		}
+	}
+	if got < want {
+		return fmt.Errorf("%d new records, %d were acknowledged", got, want)
+	}
+	return nil
 }

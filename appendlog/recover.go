@@ -98,6 +98,9 @@ func (l *Log) recover() error {
 	if err := l.store.Sync(); err != nil {
 		return err
 	}
+	if err := l.settle(r.segs); err != nil {
+		return err
+	}
 	if err := l.repair(r); err != nil {
 		return err
 	}
@@ -327,6 +330,28 @@ func (l *Log) inspectLast(r *recovered) error {
 	}
 	r.broken = true
 	r.lose(i, g.size, e)
+	return nil
+}
+
+// settle makes the seals durable by which losses were accepted. A process that was killed
+// may have written them without a sync, and without them a later Open would refuse the
+// log. Every other seal is written again when it is missing.
+func (l *Log) settle(segs []segment) error {
+	for i := range segs {
+		g := &segs[i]
+		if !g.sealed || g.seal.flags&sealAccepted == 0 {
+			continue
+		}
+		f, err := l.store.Open(g.name, true)
+		if err != nil {
+			return err
+		}
+		err = g.writeSeal(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

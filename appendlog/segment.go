@@ -226,7 +226,11 @@ func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64, flags
 	g.seal = seal{flags: flags, offset: uint32(off), log: g.log, index: g.index, firstSeq: g.firstSeq,
 		nextIndex: nextIndex, nextSeq: nextSeq, seed: g.seed}
 	g.sealed, g.size = true, off+sealSize
-	if err := writeFull(f, g.seal.encode(), off); err != nil {
+	return g.writeSeal(f)
+}
+
+func (g *segment) writeSeal(f segmentFile) error {
+	if err := writeFull(f, g.seal.encode(), int64(g.seal.offset)); err != nil {
 		return err
 	}
 	return f.Sync(false)
