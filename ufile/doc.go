@@ -51,10 +51,14 @@
 // # Ownership and concurrency
 //
 // A buffer belongs to the operation until the call returns. No call returns while the
-// kernel may still access the buffer. All methods may be called concurrently. Close waits
-// for the positional reads and writes in flight, so that none of them can reach another
-// file through a reused descriptor number. The garbage collector closes a File that is
-// dropped without Close, like an os.File.
+// kernel may still access the buffer, with one exception: if a ring fails after the kernel
+// has taken the operation, the error wraps reactor.ErrTaken, and the buffer must not be
+// used again. The garbage collector does not free it.
+//
+// All methods may be called concurrently. Close waits for the positional reads and writes
+// in flight, so that none of them can reach another file through a reused descriptor
+// number. The garbage collector closes a File that is dropped without Close, like an
+// os.File.
 //
 // # Directories
 //
