@@ -18,21 +18,39 @@ import (
 // harms damage a segment of two records of 32 bytes.
 var harms = []struct {
 	name string
+	left int // readable records
 	do   func(s *memStore, segment string) error
 }{
-	{"none", func(*memStore, string) error { return nil }},
-	{"gone", (*memStore).Remove},
-	{"empty", cutTo(0)},
-	{"in the first record", cutTo(80)},
-	{"after the first record", cutTo(96)},
-	{"before the seal", cutTo(128)},
-	{"header", damageHeader},
-	{"header and end", func(s *memStore, segment string) error {
+	{"none", 2, func(*memStore, string) error { return nil }},
+	{"gone", 0, (*memStore).Remove},
+	{"empty", 0, cutTo(0)},
+	{"in the first record", 0, cutTo(80)},
+	{"after the first record", 1, cutTo(96)},
+	{"before the seal", 2, cutTo(128)},
+	{"header", 2, damageHeader},
+	{"header and end", 1, func(s *memStore, segment string) error {
 		if err := damageHeader(s, segment); err != nil {
 			return err
 		}
 		return cutTo(96)(s, segment)
 	}},
+	{"of a log with lower numbers", 0, swap(1)},
+	{"of a log with higher numbers", 0, swap(1000)},
+}
+
+// swap returns a damage that replaces a segment by one of another log, whose numbers begin
+// with seq.
+func swap(seq uint64) func(s *memStore, segment string) error {
+	return func(s *memStore, segment string) error {
+		index, _ := segmentIndex("", segment)
+		b, _ := segmentHeader{version: segmentVersion, log: 1, index: index, firstSeq: seq}.encode()
+		return change(s, segment, func(f segmentFile) error {
+			if err := f.Truncate(0); err != nil {
+				return err
+			}
+			return writeFull(f, b, 0)
+		})
+	}
 }
 
 // cutTo returns a damage that cuts a segment to a size.
@@ -75,53 +93,80 @@ func pairs(t *testing.T, o Options, n int) *memStore {
 	return s
 }
 
-// TestAcceptEveryDamage harms each of three segments in each way, with the end mark and
-// without it, and opens the log with AcceptLoss. All records that Salvage finds, and new
-// ones, can be read without an error, then and later.
+// TestAcceptEveryDamage damages each of three segments in each way, with the end mark and
+// without it, and opens the log with AcceptLoss. All records that are left, and new ones,
+// can be read without an error, then and later. Trim removes none of them that it should
+// keep.
 func TestAcceptEveryDamage(t *testing.T) {
 	ringtest.AsksNoKernel(t)
-	quiet := Options{Logger: slog.New(slog.DiscardHandler)}
-	accepting := quiet
-	accepting.AcceptLoss = true
 	for c := range len(harms) * len(harms) * len(harms) * 2 {
-		s := pairs(t, quiet, 3)
-		what, left := "", c
+		s := pairs(t, Options{}, 3)
+		what, rest := "", c
+		var left []string
 		for i := range 3 {
-			d := harms[left%len(harms)]
-			left /= len(harms)
-			what += d.name + ", "
-			if err := d.do(s, segmentName("", uint64(i+1))); err != nil {
+			h := harms[rest%len(harms)]
+			rest /= len(harms)
+			what += h.name + ", "
+			for n := range h.left {
+				left = append(left, "old "+strconv.Itoa(2*i+n))
+			}
+			if err := h.do(s, segmentName("", uint64(i+1))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if left > 0 {
+		if rest > 0 {
+			if strings.Contains(what, "of a log") {
+				continue // without a mark each of the logs may be the right one
+			}
 			what += "no mark"
 			if err := s.Remove(markSuffix); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want, _ := salvage(t, s)
-		for i, o := range []Options{accepting, quiet} {
-			a, err := tryMem(s, o)
-			if err != nil {
-				t.Errorf("%s: opening %d: %v", what, i, err)
-				break
-			}
-			want = append(want, "new "+strconv.Itoa(i))
-			put(t, a, want[len(want)-1])
-			var got []string
-			for r, err := range a.Records(Position{}) {
-				if err != nil {
-					t.Errorf("%s: opening %d: %v", what, i, err)
-				}
-				got = append(got, string(r.Data))
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: opening %d: %q, want %q", what, i, got, want)
-			}
-			mustClose(t, a)
+		if err := acceptAndUse(t, s, left); err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// acceptAndUse opens a log with AcceptLoss, and again without it, and compares its records.
+func acceptAndUse(t *testing.T, s *memStore, want []string) error {
+	t.Helper()
+	if got, _ := salvage(t, s); !slices.Equal(got, want) {
+		return fmt.Errorf("salvage finds %q, want %q", got, want)
+	}
+	for _, accept := range []bool{true, false} {
+		a, err := tryMem(s, Options{AcceptLoss: accept, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return fmt.Errorf("AcceptLoss=%v: %w", accept, err)
+		}
+		want = append(want, fmt.Sprintf("new %v", accept))
+		put(t, a, want[len(want)-1])
+		trimmed := func(d string) bool { return false }
+		if !accept {
+			if err := a.Trim(Position{Seq: 3}); err != nil { // at old 2
+				return err
+			}
+			trimmed = func(d string) bool { return d == "old 0" || d == "old 1" }
+			want = slices.DeleteFunc(want, trimmed)
+		}
+		var got []string
+		for r, err := range a.Records(Position{}) {
+			if err != nil {
+				return fmt.Errorf("AcceptLoss=%v: after %q: %w", accept, got, err)
+			}
+			if !trimmed(string(r.Data)) {
+				got = append(got, string(r.Data))
+			}
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("AcceptLoss=%v: %q, want %q", accept, got, want)
+		}
+		if err := a.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestKillThenPowerCutAcceptingLoss kills an Open with AcceptLoss at each of its calls,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -357,7 +358,7 @@ func (l *Log) Trim(before Position) error {
 			l.mu.Unlock()
 			return l.pathError("trim", errClosed)
 		}
-		if len(l.segments) < 2 || l.segments[1].firstSeq > before.Seq {
+		if len(l.segments) < 2 || l.afterOldest() > before.Seq {
 			l.mu.Unlock()
 			return nil
 		}
@@ -370,6 +371,18 @@ func (l *Log) Trim(before Position) error {
 			return err
 		}
 	}
+}
+
+// afterOldest returns a number that is higher than those of all records in the oldest
+// segment: the first number of the next segment with a valid header, as the current one
+// has. The caller holds mu.
+func (l *Log) afterOldest() uint64 {
+	for _, g := range l.segments[1:] {
+		if g.firstSeq != 0 {
+			return g.firstSeq
+		}
+	}
+	return math.MaxUint64
 }
 
 func (l *Log) removeSegment(g segment) error {

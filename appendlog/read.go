@@ -103,7 +103,7 @@ func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
 	}
 	for i := range segs {
 		if g := &segs[i]; found && g.log != 0 && g.log != m.log {
-			g.bad, g.foreign = "the segment belongs to another log", true
+			g.disown()
 		}
 	}
 	for _, g := range checkSegments(r.store, segs, m.first) {
@@ -266,10 +266,11 @@ func (r *logReader) records(g segment, off int64, limit bound) bool {
 			return false
 		}
 		switch {
-		case reason == "" && r.seq != 0 && e.seq != r.seq:
-			reason = badSeq
 		case reason == "" && e.next > limit.off:
 			reason = badLength
+		case reason == "" && r.seq != 0 && e.seq != r.seq:
+			reason = badSeq
+			e.next = off // the reading may continue with this record
 		}
 		if reason != "" {
 			if off, err = r.step(g, off, e.next, reason, limit); off < 0 {

@@ -214,7 +214,7 @@ func (l *Log) inspectMark(r *recovered) {
 	}
 	for i := range r.segs {
 		if g := &r.segs[i]; g.log != 0 && g.log != l.mark.log {
-			g.bad, g.foreign = "the segment belongs to another log", true
+			g.disown()
 		}
 	}
 }

@@ -21,7 +21,8 @@ type SegmentInfo struct {
 	Index uint64
 	// Path is the name of the file.
 	Path string
-	// FirstSeq is the number of the first record in the segment.
+	// FirstSeq is the number of the first record in the segment. It is 0 if the header of
+	// the segment is damaged; see [Options.AcceptLoss].
 	FirstSeq uint64
 	// Size is the size of the file in bytes. For the current segment it is the number of
 	// bytes in use.
@@ -57,7 +58,7 @@ func segmentIndex(prefix, name string) (uint64, bool) {
 type segment struct {
 	name     string
 	index    uint64
-	firstSeq uint64
+	firstSeq uint64 // 0 if the header is not valid
 	version  uint32
 	log      uint64 // ID of the log; 0 in version 1
 	seed     uint32
@@ -66,6 +67,11 @@ type segment struct {
 	foreign  bool   // the segment is one of another log
 	sealed   bool
 	seal     seal // valid when sealed
+}
+
+// disown marks a segment of another log. Its numbers mean nothing in this one.
+func (g *segment) disown() {
+	g.bad, g.foreign, g.firstSeq = "the segment belongs to another log", true, 0
 }
 
 // accepted reports whether Options.AcceptLoss accepted that records are missing between
