@@ -28,7 +28,7 @@ func post(t testing.TB, event *sys.FD) {
 	sockWrite(t, event, string(binary.NativeEndian.AppendUint64(nil, 1)))
 }
 
-// TestPollHighBits uses poll bits above the 16 of the oldest kernels.
+// TestPollHighBits uses poll bits above the 16 of the oldest kernels, and POLLPRI.
 func TestPollHighBits(t *testing.T) {
 	t.Run("exclusive", func(t *testing.T) {
 		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
@@ -53,6 +53,19 @@ func TestPollHighBits(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantRes(t, await(t, r, 1), unix.POLLRDHUP)
+		})
+	})
+	t.Run("urgent", func(t *testing.T) {
+		ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+			a, b := tcpPair(t)
+			push(t, r).PollAdd(on(b), unix.POLLIN|unix.POLLPRI).SetUserData(1)
+			wantQuiet(t, r)
+			if err := unix.Sendto(a.Int(), []byte("!"), unix.MSG_OOB, nil); err != nil {
+				t.Fatal(err)
+			}
+			if c := await(t, r, 1); c.Res&unix.POLLPRI == 0 {
+				t.Errorf("urgent data completes a poll with %#x", c.Res)
+			}
 		})
 	})
 }

@@ -12,6 +12,10 @@ import (
 // PollEvents is a mask of POLLIN (1), POLLPRI (2), POLLOUT (4), POLLERR (8),
 // POLLHUP (16), POLLRDHUP (0x2000) and, with FeatPoll32Bits, EPOLLEXCLUSIVE
 // and EPOLLET.
+//
+// To wait for urgent data of a socket, combine POLLPRI with POLLIN: kernels up to 6.18 do
+// not compare POLLPRI with the events of a wakeup. They report POLLPRI when ordinary data
+// arrives, too, because they report the events of the wakeup.
 type PollEvents uint32
 
 // PollAdd waits until one of the events is ready on fd; the result is the mask of the

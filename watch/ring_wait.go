@@ -223,6 +223,9 @@ func (b *ringBackend) complete(c *uring.CQE) {
 		return
 	}
 	found := Events(c.Res) & e.asked()
+	if found&Priority != 0 && !urgent(fd) {
+		found &^= Priority
+	}
 	switch {
 	case e.spent:
 		return
@@ -239,6 +242,15 @@ func (b *ringBackend) complete(c *uring.CQE) {
 		return // the result of poll(2) is newer
 	}
 	t.note(fd, e, found)
+}
+
+// urgent reports whether a descriptor has POLLPRI now. The arrival of ordinary data wakes a poll
+// with that bit, too, and the kernel reports the bits of the wakeup. If the call fails, the
+// report counts.
+func urgent(fd int32) bool {
+	state := []sys.PollFD{{Fd: fd, Events: int16(Priority)}}
+	_, errno := sys.PollNow(state)
+	return errno != 0 || Events(uint16(state[0].Revents))&(Priority|notOpen) != 0
 }
 
 // refused handles a poll that ended without an event. A closed file is not watched any

@@ -62,6 +62,50 @@ func peerHangUp(r *rig) {
 	}
 }
 
+// priority is reported when urgent data arrives, and not for other data.
+func priority(r *rig) {
+	for _, mode := range everyMode {
+		for _, interest := range []watch.Events{watch.Priority, watch.Priority | watch.PeerHangUp} {
+			a, b := tcp(r)
+			r.add(a, interest, mode)
+			r.quiet()
+			for range 2 {
+				write(r, b, "x")
+				r.quiet()
+				r.ok(syscall.Sendto(b, []byte("!"), syscall.MSG_OOB, nil))
+				if e := r.awaitOne(a, watch.Priority); e.Events != watch.Priority {
+					r.Errorf("%v: %v", mode, e.Events)
+				}
+				_, _, err := syscall.Recvfrom(a, make([]byte, 1), syscall.MSG_OOB)
+				r.ok(err)
+				r.ok(r.w.Modify(a, interest, mode, a))
+				r.quiet()
+			}
+			r.ok(r.w.Remove(a))
+		}
+	}
+}
+
+// tcp returns two connected sockets.
+func tcp(r *rig) (a, b int) {
+	r.Helper()
+	socket := func() int {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		r.ok(err)
+		return r.own(fd)
+	}
+	l := socket()
+	r.ok(syscall.Bind(l, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	r.ok(syscall.Listen(l, 1))
+	name, err := syscall.Getsockname(l)
+	r.ok(err)
+	b = socket()
+	r.ok(syscall.Connect(b, name))
+	a, _, err = syscall.Accept4(l, syscall.SOCK_CLOEXEC)
+	r.ok(err)
+	return r.own(a), b
+}
+
 // brokenPipe is an error, which is reported without being asked for.
 func brokenPipe(r *rig) {
 	for _, mode := range everyMode {

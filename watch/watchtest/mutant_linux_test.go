@@ -33,6 +33,7 @@ var mutants = map[string]struct {
 	"late for level":           {"Mode/Drained", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: echoing()} }},
 	"unrequested events":       {"Events/Asked", func(w *watch.Watcher) Watcher { return &curious{w, watch.Write} }},
 	"no hang-up":               {"Events/HangUp", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: without(watch.HangUp)} }},
+	"no priority":              {"Events/Priority", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: without(watch.Priority)} }},
 	"no error":                 {"Events/Error", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: without(watch.Error)} }},
 	"old value":                {"Events/Value", func(w *watch.Watcher) Watcher { return &oldValue{Watcher: w, first: map[int]any{}} }},
 	"forgets to look again":    {"Events/Modify", func(w *watch.Watcher) Watcher { return &lazyModify{w} }},

@@ -9,7 +9,7 @@ var suite = []group{
 		{"Partial", on(partial)},
 	}},
 	{"Events", []testCase{
-		{"Asked", on(asked)}, {"HangUp", on(hangUp)}, {"PeerHangUp", on(peerHangUp)},
+		{"Asked", on(asked)}, {"HangUp", on(hangUp)}, {"PeerHangUp", on(peerHangUp)}, {"Priority", on(priority)},
 		{"Error", on(brokenPipe)}, {"Unasked", on(unrequested)}, {"Value", on(value)}, {"Modify", on(modify)},
 	}},
 	{"Errors", []testCase{
