@@ -32,6 +32,7 @@ type ringBackend struct {
 	behind      bool     // changes had no room in the queue
 	busy        bool     // the last turn had several completions: check before sleeping
 	lookFound   bool     // the last check before sleeping found completions
+	roundUp     int      // 1 in every second turn, for a Batch that is odd
 	cqes        [128]uring.CQE
 	recheck     recheckList
 	reorder     *reorderer // where the kernel needs it

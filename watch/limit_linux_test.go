@@ -67,3 +67,29 @@ func TestLoweredDescriptorLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchOfOne watches a descriptor that stays ready and one that becomes ready before each
+// turn. Neither keeps the other from being reported, also if a turn reports only one.
+func TestBatchOfOne(t *testing.T) {
+	overBackends(t, func(t *testing.T, b watch.Mode) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		w, err := watch.New(watch.Options{Mode: b, Batch: 1})
+		must(t, err)
+		defer w.Close()
+		fds := bells(t, 2)
+		ring(t, fds...)
+		must(t, w.Add(fds[0], watch.Read, watch.Level, nil))
+		must(t, w.Add(fds[1], watch.Read, watch.Edge, nil))
+		const turns = 60
+		reports := map[int]int{}
+		for range turns {
+			ring(t, fds[1])
+			_, err := w.Poll(time.Minute, func(e watch.Event) { reports[e.FD]++ })
+			must(t, err)
+		}
+		if reports[fds[0]] < turns/4 || reports[fds[1]] < turns/4 {
+			t.Errorf("in %d turns: %v, want a quarter of them for each", turns, reports)
+		}
+	})
+}

@@ -156,7 +156,8 @@ func (b *ringBackend) collect() {
 		b.armListed()
 	}
 	left := b.w.opts.Batch
-	seen := b.recheck.report(b.t, max(left/2, left-b.waiting()))
+	b.roundUp = 1 - b.roundUp
+	seen := b.recheck.report(b.t, max((left+b.roundUp)/2, left-b.waiting()))
 	left -= len(b.t.found)
 	total := 0
 	for left > 0 {
