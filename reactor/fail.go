@@ -30,7 +30,7 @@ func (l *loop) fail(err error) {
 		return
 	}
 	l.failed = fmt.Errorf("%w: %w", ErrFailed, err)
-	l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err)
+	go l.opts.Logger.Error("io_uring failed; operations on it end with this error", "error", err) // without mu
 	for _, e := range l.pending {
 		if s := l.table.Lookup(inflight.ID(e.Raw().UserData)); s != nil {
 			l.end(s, Result{Cause: l.failed})

@@ -6,6 +6,7 @@ package reactor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -319,6 +320,36 @@ func TestFailedRing(t *testing.T) {
 		}
 	}
 	await("io_uring failed; operations on it end with this error")
+	if err := r.Close(); err == nil {
+		t.Error("Close did not report that the ring had failed")
+	}
+}
+
+// handlerFunc is a handler of package slog.
+type handlerFunc func()
+
+func (handlerFunc) Enabled(context.Context, slog.Level) bool    { return true }
+func (f handlerFunc) Handle(context.Context, slog.Record) error { f(); return nil }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler        { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler             { return f }
+
+// TestLoggerMayUseTheReactor breaks a ring. The logger that gets the message uses the reactor, as
+// a handler that writes to a file of package ufile does.
+func TestLoggerMayUseTheReactor(t *testing.T) {
+	ringtest.NeedRing(t)
+	var r *Reactor
+	logged := make(chan Result, 1)
+	r, err := New(Options{Loops: 1, Logger: slog.New(handlerFunc(func() { logged <- read(r, 0, make([]byte, 1), 0) }))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAt(t, r.loops[0].ring.(kernelRing).FD())
+	if res := read(r, 0, make([]byte, 1), 0); !errors.Is(res.Cause, ErrFailed) {
+		t.Errorf("a read on a broken ring: %+v", res)
+	}
+	if res := <-logged; !errors.Is(res.Cause, ErrFailed) {
+		t.Errorf("a read by the handler: %+v", res)
+	}
 	if err := r.Close(); err == nil {
 		t.Error("Close did not report that the ring had failed")
 	}
