@@ -109,8 +109,7 @@ func TestLogReplay(t *testing.T) {
 // well.
 func TestLogElsewhere(t *testing.T) {
 	needLog(t)
-	lost := func(t *testing.T, env string) (path string, acked int) {
-		path = dbFile(t)
+	lostAt := func(t *testing.T, path, env string) (_ string, acked int) {
 		t.Setenv(dirEnv, env)
 		acked = committer(t, path, 20)()
 		if err := os.Truncate(path+"-wal", walHeaderSize+2*(frameHeaderSize+4096)); err != nil {
@@ -118,6 +117,7 @@ func TestLogElsewhere(t *testing.T) {
 		}
 		return path, acked
 	}
+	lost := func(t *testing.T, env string) (path string, acked int) { return lostAt(t, dbFile(t), env) }
 	want := func(path string, acked int, params ...string) {
 		t.Helper()
 		c := connect(t, path, Name, params...)
@@ -185,6 +185,22 @@ func TestLogElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(path, 0, paramLogDir, dir)
+	})
+	t.Run("moved together", func(t *testing.T) {
+		parent := filepath.Join(t.TempDir(), "all")
+		dir, data := filepath.Join(parent, "log"), filepath.Join(parent, "data")
+		link := filepath.Join(t.TempDir(), "link")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Mkdir(data, 0o700), os.Symlink(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		path, acked := lostAt(t, filepath.Join(data, "a"), link)
+		to := filepath.Join(t.TempDir(), "deeper", "moved")
+		if err := errors.Join(os.Mkdir(filepath.Dir(to), 0o700), os.Rename(parent, to)); err != nil {
+			t.Fatal(err)
+		}
+		path = filepath.Join(to, "data", filepath.Base(path))
+		refused(path, to)
+		want(path, acked, paramLogDir, filepath.Join(to, "log"))
 	})
 	t.Run("salvaged", func(t *testing.T) {
 		dir := t.TempDir()

@@ -40,7 +40,7 @@ func Inspect(dir string, o Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Summary{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
@@ -186,7 +186,7 @@ func Lacks(dir, wal string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return err
 	}
 	if wal, err = filepath.Abs(wal); err != nil {
@@ -255,8 +255,10 @@ func (l *Log) lacks(wal string) error {
 		return ErrLacks
 	}
 	for _, d := range c.damage {
-		if o := owner(l.relative(wal)); !d.known || !d.allValid(o) {
-			return &CorruptError{l.path, d.off, "commits of this WAL may be among what is damaged"}
+		for _, o := range l.owners(wal) {
+			if !d.known || !d.allValid(o) {
+				return &CorruptError{l.path, d.off, "commits of this WAL may be among what is damaged"}
+			}
 		}
 	}
 	return nil

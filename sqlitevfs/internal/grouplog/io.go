@@ -36,14 +36,28 @@ func readFull(f disk.File, p []byte, off int64) error {
 	return err
 }
 
-// relative returns the name of a WAL in the log. Below the log's directory it is the path from
-// there, so that both can move together. Elsewhere it is the absolute path.
+// directory returns the absolute name of a log's directory, without symbolic links: names of WALs are relative
+// to it.
+func directory(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// relative returns the name of a WAL in the log: the path from the log's directory, so that both can move
+// together.
 func (l *Log) relative(path string) string {
-	if rel, err := filepath.Rel(l.dir, path); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(l.dir, path); err == nil {
 		return filepath.ToSlash(rel)
 	}
 	return path
 }
+
+// owners returns the hashes by which the log may identify a WAL. Version 0.1.0 used the absolute path of a WAL
+// that is not below the log's directory.
+func (l *Log) owners(wal string) []uint32 { return []uint32{owner(l.relative(wal)), owner(wal)} }
 
 func (l *Log) absolute(path string) string {
 	if filepath.IsAbs(path) {

@@ -127,7 +127,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return nil, Report{}, err
 	}
 	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{}, unsynced: map[string]error{},
@@ -154,7 +154,7 @@ func Recover(dir string, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Report{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}

@@ -173,3 +173,45 @@ func TestPointerOfEarlierVersion(t *testing.T) {
 	}
 	wantElsewhere(t, w.path, dir)
 }
+
+// TestAbsoluteNames replays a log with absolute names, as version 0.1.0 wrote them, and one of which a batch
+// is damaged.
+func TestAbsoluteNames(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		root := t.TempDir()
+		dir, data := filepath.Join(root, "log"), filepath.Join(root, "data")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(data, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		needLocks(t)
+		l, _ := mustOpen(t, dir, small())
+		w := newTestWAL(t, data, "a")
+		w.attach(l)
+		w.wal.path, w.wal.owner = w.path, owner(w.path)
+		for range 3 {
+			if err := w.commit(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		crash(l)
+		w.lose(0)
+		if damaged {
+			log := filepath.Join(dir, defaultName)
+			p, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p[firstBatch+batchHeaderSize+recordHeaderSize+100] ^= 1
+			if err := os.WriteFile(log, p, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := Recover(dir, small())
+		if err != nil || (r.Lacks(w.path) != nil) != damaged {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if !damaged {
+			w.check()
+		}
+	}
+}

@@ -47,7 +47,7 @@ type Report struct {
 
 	unknown map[uint32]error // further WALs that may lack commits, by [owner] of their path
 	all     error            // why every WAL may lack commits
-	owner   func(wal string) uint32
+	owners  func(wal string) []uint32
 }
 
 // Skipped are commits of a WAL that were not replayed, with the reason.
@@ -72,17 +72,14 @@ func (r *Report) Lacks(wal string) error {
 			return u.Err
 		}
 	}
-	if err := r.unknown[r.ownerOf(wal)]; err != nil {
-		return err
+	if len(r.unknown) > 0 {
+		for _, o := range r.owners(wal) {
+			if err := r.unknown[o]; err != nil {
+				return err
+			}
+		}
 	}
 	return r.all
-}
-
-func (r *Report) ownerOf(wal string) uint32 {
-	if r.owner == nil {
-		return 0
-	}
-	return r.owner(wal)
 }
 
 // Pending returns the reason why the log must be kept unchanged, or nil.
@@ -145,7 +142,7 @@ func (l *Log) recover() (Report, error) {
 func (l *Log) newRecovery(c *contents) *recovery {
 	r := &recovery{log: l, contents: c, wals: map[string]*target{}, paths: map[string]bool{}, dirs: map[string][]string{}}
 	r.report = Report{ID: l.header.id, Generation: l.header.generation, Batches: len(c.batches), Torn: c.torn,
-		unknown: map[uint32]error{}, owner: func(wal string) uint32 { return owner(l.relative(wal)) }}
+		unknown: map[uint32]error{}, owners: l.owners}
 	for _, b := range c.batches {
 		r.report.Bytes += b.size()
 	}
