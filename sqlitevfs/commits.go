@@ -19,7 +19,7 @@ var logRetry = 5 * time.Second
 // commits makes the commits of a database durable with a log.
 type commits struct {
 	mu   sync.Mutex
-	want bool   // a connection asked for a log
+	want bool   // the first connection asked for a log
 	off  string // why there is no log
 	wal  *grouplog.WAL
 	log  *sharedLog // of wal
@@ -33,7 +33,7 @@ var errMoved = errors.New("the name of the WAL leads to another file")
 // stateReady is the state of a database that may use a log but has not opened one yet.
 const stateReady = "ready: no commit in WAL mode has needed it"
 
-// configure records whether a connection asks for a log.
+// configure records whether the first connection asked for a log.
 func (c *commits) configure(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

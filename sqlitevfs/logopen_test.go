@@ -215,3 +215,14 @@ func TestNormalNeedsNoLog(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstConnectionDecides opens a database with other parameters while it is open.
+func TestFirstConnectionDecides(t *testing.T) {
+	path := dbFile(t)
+	connect(t, path, Name)
+	c := connect(t, path, Name, paramGroupLog, "on")
+	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
+	if s := statsOf(path); s.GroupLog != "off" {
+		t.Error("the parameters of the second connection are used:", s)
+	}
+}

@@ -75,7 +75,7 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	}
 	f := v.wrap(base, name, flags, opts)
 	if f.owner {
-		f.db.commits.configure(opts)
+		f.db.commits.configure(f.db.opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
 		f.frames = &frameWriter{}
 		f.wal = newWALFile(f.db, f.name, f.fd, f.frames)
@@ -111,9 +111,10 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 
 // Delete removes a file. It makes the removal of a journal durable when SQLite requests it,
 // and when the journal was synced as often as with synchronous=FULL. The removal is the commit,
-// and a power cut would otherwise undo it. With atomic writes Delete always makes it durable: the
-// next commit may have no journal, and the old one could reappear and undo it. Delete also makes the removal of a WAL durable: the
-// WAL could otherwise reappear after a power cut and hide later changes.
+// and a power cut would otherwise undo it. With atomic writes it always makes it durable: the next
+// commit may have no journal, and the old one could reappear and undo it. Delete also makes the
+// removal of a WAL durable: the WAL could otherwise reappear after a power cut and hide later
+// changes.
 func (v *ringVFS) Delete(name string, syncDir bool) error {
 	db := v.dbs.of(name)
 	sync := syncDir
