@@ -5,10 +5,12 @@ package sqlitevfs
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -96,7 +98,7 @@ func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
 	log, err := db.vfs.acquireLog(db.path, db.opts)
 	var wal *grouplog.WAL
 	if err == nil {
-		if wal, err = log.log.Attach(w.path); err == nil && !w.is(wal) {
+		if wal, err = log.log.Attach(w.path); err == nil && !sameFile(w.id, wal) {
 			err = cmp.Or(wal.Close(), errMoved)
 		}
 		if err != nil {
@@ -123,6 +125,14 @@ func (c *commits) attach(w *walFile, h grouplog.Header, end int64) error {
 	}
 	return nil
 }
+
+// mayIgnore reports whether an error of the sync of a directory means that the directory cannot be synced
+// at all, rather than that a sync failed.
+func mayIgnore(err error) bool { return errors.Is(err, fs.ErrPermission) || unsupportedSync(err) }
+
+// sameFile reports whether a WAL of a log is the file with an identity, which is zero if it is not known. It is
+// another file if the database was deleted while it was open, and another one has its name.
+func sameFile(id disk.ID, wal *grouplog.WAL) bool { return id == (disk.ID{}) || id == wal.ID() }
 
 // detach detaches the WAL from a log that has failed or was removed, and syncs it.
 // Commits then sync the WAL until a log is available again.

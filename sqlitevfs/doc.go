@@ -115,7 +115,8 @@
 //
 // syncfs also writes the data of other programs. Where that takes long, each database syncs by
 // itself for a while. Syncs are shared only on file systems where a shared sync is durable:
-// ext4, XFS and Btrfs. docs/groupsync.md has the table, the figures, and the other designs.
+// ext4 (since Linux 6.12), XFS and Btrfs. docs/groupsync.md has the table, the figures, and the
+// other designs.
 //
 // # Atomic writes
 //

@@ -3,11 +3,13 @@
 package sqlitevfs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -181,3 +183,19 @@ func (m mount) ext4Sharing(root string, f fileSystem, has func(major, minor int)
 	}
 	return bySyncFSAndFlush, "syncfs writes metadata after its flush"
 }
+
+// kernelHas reports whether the kernel has this version or a later one. It is for what no probe can find
+// out, and where a wrong guess would lose commits.
+func kernelHas(major, minor int) bool {
+	running := kernelVersion()
+	return running[0] > major || running[0] == major && running[1] >= minor
+}
+
+var kernelVersion = sync.OnceValue(func() (v [2]int) {
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		// An unknown version is 0.0.
+		_, _ = fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &v[0], &v[1])
+	}
+	return v
+})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -123,22 +122,6 @@ func syncfs(fd int) error {
 // syncfsReports reports whether syncfs returns an error when the file system could not
 // commit its journal, as it does since Linux 5.17.
 func syncfsReports() bool { return kernelHas(5, 17) }
-
-// kernelHas reports whether the kernel has this version or a later one. It is for what no probe can find
-// out, and where a wrong guess would lose commits.
-func kernelHas(major, minor int) bool {
-	running := kernelVersion()
-	return running[0] > major || running[0] == major && running[1] >= minor
-}
-
-var kernelVersion = sync.OnceValue(func() (v [2]int) {
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		// An unknown version is 0.0.
-		_, _ = fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &v[0], &v[1])
-	}
-	return v
-})
 
 // written waits for the file's writeback that is in progress. It returns the error of writes
 // that have failed since the last such call for this open file.

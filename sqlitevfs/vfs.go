@@ -4,7 +4,6 @@ package sqlitevfs
 
 import (
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -158,7 +157,3 @@ func (v *ringVFS) syncDir(db *database, dir string) error {
 	}
 	return err
 }
-
-// mayIgnore reports whether an error of the sync of a directory means that the directory cannot be synced
-// at all, rather than that a sync failed.
-func mayIgnore(err error) bool { return errors.Is(err, fs.ErrPermission) || unsupportedSync(err) }

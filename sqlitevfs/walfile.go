@@ -135,16 +135,12 @@ func newWALFile(db *database, path string, fd int, frames *frameWriter) *walFile
 	return &walFile{db: db, path: path, id: fileID(fd), frames: frames}
 }
 
-// is reports whether a WAL of the log is this file. It is not if the database was deleted while it was
-// open, and another one has its name.
-func (w *walFile) is(wal *grouplog.WAL) bool { return w.id == (disk.ID{}) || w.id == wal.ID() }
-
 // log returns the WAL's handle in the log, nil before the first commit, after the log has
 // failed, and if the log has another file of that name. An error means that the WAL could not be synced after such a failure.
 func (w *walFile) log() (*grouplog.WAL, error) {
 	wal := w.db.commits.attached()
 	switch {
-	case wal == nil || !w.is(wal):
+	case wal == nil || !sameFile(w.id, wal):
 		return nil, nil
 	case wal.LogFailed():
 		return nil, w.db.commits.detach(w.db)
