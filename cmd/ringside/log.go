@@ -30,7 +30,7 @@ func newLogCmd() *cobra.Command {
 		Use:     "log",
 		Short:   "Inspect, replay or salvage the log that SQLite databases share",
 		Long:    logLong,
-		Example: "  ringside log inspect /var/lib/app\n  ringside log verify /var/lib/app && cp -a /var/lib/app /backup",
+		Example: "  ringside log inspect /var/lib/app\n  ringside log verify /backup/app # a copy that was made while no process used the directory",
 		Args:    noArgs,
 		RunE:    showHelp,
 	}
