@@ -109,7 +109,9 @@ func (b *blockingConn) Read(p []byte) (int, error) {
 			return 0, nil
 		case len(b.in) > 0:
 			n := copy(p, b.in)
-			b.in = b.in[n:]
+			if b.in = b.in[n:]; len(b.in) == 0 && cap(b.kept) > keptMemory {
+				b.in, b.kept = nil, nil
+			}
 			return n, nil
 		case b.eof || b.err == io.EOF:
 			return 0, io.EOF
@@ -123,6 +125,9 @@ func (b *blockingConn) Read(p []byte) (int, error) {
 		b.wait(&b.readBy)
 	}
 }
+
+// keptMemory is the largest memory that an idle connection holds.
+const keptMemory = 4 << 10
 
 // blockingPiece is how much Write gives to the loop at once.
 const blockingPiece = 64 << 10

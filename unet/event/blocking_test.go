@@ -3,6 +3,7 @@
 package event
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -192,4 +193,50 @@ func TestBlockingCloseBeforeAWait(t *testing.T) {
 		return true
 	}}
 	b.wait(&b.readBy)
+}
+
+// TestBlockingHoldsNoBuffer has data arrive while serve waits in Write. When serve has read it, the
+// connection must not hold the memory any more.
+func TestBlockingHoldsNoBuffer(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit = 1 << 20
+		conns := make(chan *Conn, 1)
+		h := Blocking(func(c net.Conn) {
+			buf := make([]byte, 1000)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		})
+		open := h.OnOpen
+		h.OnOpen = func(c *Conn) { conns <- c; open(c) }
+		s := start(t, h, o)
+		peer := dial(t, s)
+		c := receive(t, "OnOpen", conns)
+		held := func() (n int) {
+			done := make(chan struct{})
+			c.Post(func() { n = cap(c.blocking.kept); close(done) })
+			receive(t, "end of Post", done)
+			return n
+		}
+		p := random(32<<20, 1)
+		sent := make(chan error, 1)
+		go func() { _, err := peer.Write(p); sent <- err }()
+		await(t, "responses are pending", func() bool { return c.Pending() >= o.WriteLimit/2 })
+		got := make([]byte, len(p))
+		if n, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, p) {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if err := receive(t, "end of the write", sent); err != nil {
+			t.Fatal(err)
+		}
+		if n := held(); n > 8<<10 {
+			t.Errorf("an idle connection holds %d bytes", n)
+		}
+	})
 }
