@@ -341,6 +341,13 @@ func SockLinger(fd, seconds int) error {
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)
 }
 
+// SockLingers reports whether closing a socket waits until data was sent, because SO_LINGER is set
+// to a time.
+func SockLingers(fd int) bool {
+	l, err := unix.GetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER)
+	return err == nil && l.Onoff != 0 && l.Linger != 0
+}
+
 // SockReusePort sets SO_REUSEPORT: several sockets of the same user may listen on one
 // address, and connections are spread over them. The error is a bare errno.
 func SockReusePort(fd int) error {

@@ -824,6 +824,7 @@ type backendState struct {
 	marked      bool         // the loop will process the connection
 	drained     bool         // Shutdown: all that had arrived was delivered
 	oneShot     bool         // the receive ends after one completion
+	lingers     bool         // closing the socket may wait for the peer
 	bulk        bool         // the peer sends much
 	mayHaveMore bool         // plain calls may receive more
 	discard     bool         // Shutdown: later data are dropped

@@ -759,3 +759,80 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 		t.Errorf("room for %d datagrams, of which one is pending", n)
 	}
 }
+
+// TestSocketThatLingers closes a connection that lingers and whose peer does not read. The other
+// connections of the loop must not wait for that.
+func TestSocketThatLingers(t *testing.T) {
+	const linger = 3600 // seconds
+	for _, mode := range []Mode{ModeRing, ModeEpoll} {
+		for _, how := range []string{"enrolled", "accepted"} {
+			t.Run(mode.String()+"/"+how, func(t *testing.T) {
+				if mode == ModeRing {
+					needRing(t)
+				}
+				ln, err := (&net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+					return raw.Control(func(fd uintptr) {
+						_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+						_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: linger})
+					})
+				}}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				closed, conns := make(chan error, 2), make(chan *Conn, 2)
+				h := echoes()
+				h.OnOpen = func(c *Conn) { conns <- c }
+				h.OnClose = func(_ *Conn, err error) { closed <- err }
+				var served net.Listener
+				if how == "accepted" {
+					served = ln
+				} else {
+					defer ln.Close()
+				}
+				s, err := New(served, h, Options{Mode: mode, Loops: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				// connect returns the peer of a connection of the server, and lets the kernel take few of its bytes.
+				connect := func() net.Conn {
+					d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+						return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+					}}
+					c, err := d.Dial("tcp", ln.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					peer := c
+					if how == "enrolled" {
+						if peer, err = ln.Accept(); err != nil {
+							t.Fatal(err)
+						}
+						_ = peer.(*net.TCPConn).SetLinger(-1)
+						_ = c.(*net.TCPConn).SetLinger(linger)
+						if _, err := s.Enroll(c, ConnOptions{}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					_ = peer.SetDeadline(time.Now().Add(testPatience))
+					return peer
+				}
+				silent := connect()
+				defer silent.Close()
+				c := receive(t, "OnOpen", conns)
+				if _, err := c.Write(make([]byte, 30_000)); err != nil {
+					t.Fatal(err)
+				}
+				await(t, "the kernel has taken all", func() bool { return c.Pending() == 0 })
+				_ = c.Close()
+				if err := receive(t, "OnClose", closed); err != nil {
+					t.Errorf("OnClose got %v", err)
+				}
+				other := connect()
+				exchange(t, other, []byte("x"))
+				_ = silent.Close() // which ends the wait
+				_ = other.Close()
+			})
+		}
+	}
+}

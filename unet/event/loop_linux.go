@@ -282,6 +282,7 @@ func (s *Server) startLoops(address string, kind Mode) error {
 		d := newDriver(kind)
 		l := d.base()
 		l.d, l.server, l.listen.fd, l.listen.stopped = d, s, fd, fd < 0
+		l.listen.lingers = sys.SockLingers(fd)
 		l.listen.shared = s.given != nil || s.network == "unix" && len(listeners) > 1
 		if err = d.start(); err != nil {
 			break
@@ -355,6 +356,7 @@ func (r *loops) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	}
 	for _, l := range from { // a loop that has failed refuses
 		c := l.newConn(fd, nc.LocalAddr().Network(), o)
+		c.bstate.lingers = sys.SockLingers(fd)
 		l.count.enrolled.Add(1)
 		if err = l.enroll(c); err == nil {
 			return c, nil
@@ -740,7 +742,7 @@ func (l *loop) reclaim(c *Conn, reset bool) {
 	if reset {
 		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 	}
-	_ = syscall.Close(fd)
+	l.closeFD(fd, k.lingers && !reset)
 	l.conns[k.slot] = nil
 	l.free = append(l.free, k.slot)
 	l.open--
@@ -750,9 +752,20 @@ func (l *loop) reclaim(c *Conn, reset bool) {
 	}
 }
 
+// closeFD closes the descriptor of a connection. If the socket lingers (SO_LINGER), the kernel waits
+// for the peer; neither the loop nor the end of the server waits for that.
+func (l *loop) closeFD(fd int, lingers bool) {
+	if lingers {
+		go func() { _ = syscall.Close(fd) }()
+		return
+	}
+	_ = syscall.Close(fd)
+}
+
 // listener is the loop's listening socket.
 type listener struct {
 	fd      int  // -1 when closed
+	lingers bool // accepted sockets linger, as they inherit that
 	shared  bool // other loops, or other processes, may accept from the same socket
 	armed   bool
 	stopped bool
@@ -824,6 +837,7 @@ func (l *loop) attach(fd int) {
 	}
 	l.count.accepted.Add(1)
 	c := l.newConn(fd, l.server.network, ConnOptions{})
+	c.bstate.lingers = l.listen.lingers
 	if config := l.server.opts.TLS; config != nil {
 		c.secure = newSecure(c, config, false)
 	}
@@ -992,7 +1006,7 @@ func (l *loop) closeAll() {
 		c.mu.Lock()
 		c.bstate.fd = -1
 		c.mu.Unlock()
-		_ = syscall.Close(fd)
+		l.closeFD(fd, c.bstate.lingers)
 		l.count.open.Add(-1)
 		c.onClose(c.opError("read", l.broken))
 	}
