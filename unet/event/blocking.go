@@ -241,11 +241,3 @@ func (b *blockingConn) addr(kept *net.Addr, get func() net.Addr) net.Addr {
 	}
 	return *kept
 }
-
-// endError returns the error of a call on a connection that has ended because of err.
-func (c *Conn) endError(op string, err error) error {
-	if _, ok := err.(*net.OpError); ok {
-		return err
-	}
-	return c.opError(op, err)
-}

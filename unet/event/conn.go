@@ -314,6 +314,14 @@ func (c *Conn) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.network, Source: nil, Addr: nil, Err: err}
 }
 
+// endError returns the error of a call on a connection that has ended because of err.
+func (c *Conn) endError(op string, err error) error {
+	if _, ok := err.(*net.OpError); ok {
+		return err
+	}
+	return c.opError(op, err)
+}
+
 // notifyAndUnlock makes the backend process the connection.
 func (c *Conn) notifyAndUnlock() {
 	notify := !c.state.notified && !c.state.closed
