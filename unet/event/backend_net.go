@@ -528,6 +528,12 @@ func (g *goroutines) requestClose(c *Conn) {
 	g.notify(c)
 }
 
+// lingering is implemented by the TCP connections of package net and of package unet.
+type lingering interface {
+	net.Conn
+	SetLinger(seconds int) error
+}
+
 // finish closes a connection.
 func (g *goroutines) finish(c *Conn) {
 	c.call(c.failLent)
@@ -535,7 +541,7 @@ func (g *goroutines) finish(c *Conn) {
 	c.expiry = time.Time{}
 	err := c.reason()
 	c.mu.Unlock()
-	if t, ok := c.bstate.net.raw.(*net.TCPConn); ok && resets(err) {
+	if t, ok := c.bstate.net.raw.(lingering); ok && resets(err) {
 		_ = t.SetLinger(0)
 		_ = t.Close()
 	}

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -573,6 +574,46 @@ func TestEnrollWhileEnding(t *testing.T) {
 			wg.Wait()
 			if taken.Load() != opened.Load() || opened.Load() != closed.Load() {
 				t.Fatalf("%d were taken, %d opened, %d closed", taken.Load(), opened.Load(), closed.Load())
+			}
+		}
+	})
+}
+
+// TestAbortResetsSocketsOfUnet aborts connections that were accepted by a listener of package unet,
+// and dialled by it.
+func TestAbortResetsSocketsOfUnet(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		ln, err := unet.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(ln, Handler{OnData: func(c *Conn, _ []byte) { c.Abort() }}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		mine, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mine.Close()
+		dialled, err := unet.Dial("tcp", mine.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := mine.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		if _, err := s.Enroll(dialled, ConnOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for how, c := range map[string]net.Conn{"accepted": dial(t, s), "enrolled": peer} {
+			_ = c.SetDeadline(time.Now().Add(testPatience))
+			_, _ = c.Write([]byte("x"))
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the peer read %v", how, err)
 			}
 		}
 	})
