@@ -599,6 +599,19 @@ func enrollOnOtherLoops(t *testing.T, s *Server) {
 		if _, err := s.EnrollPacket(packetClient(t, "udp", "127.0.0.1:0"), PacketHandler{}); err != nil {
 			t.Fatalf("datagram socket %d: %v", i, err)
 		}
+		pc, err := s.ListenPacket("udp", "127.0.0.1:0", echoPackets(t))
+		if err != nil {
+			t.Fatalf("sockets of all loops: %v", err)
+		}
+		for range 3 { // the kernel chooses a socket for each client
+			client := packetClient(t, "udp", "127.0.0.1:0")
+			if _, err := client.WriteTo([]byte("x"), pc.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			if n, _, err := client.ReadFrom(make([]byte, 2)); n != 1 || err != nil {
+				t.Errorf("an echo of a datagram: %d, %v", n, err)
+			}
+		}
 	}
 }
 

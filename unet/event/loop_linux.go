@@ -350,7 +350,7 @@ func (r *loops) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := r.fromNext()
+	from := r.from(r.next.Add(1))
 	if o.Beside != nil {
 		from = []*loop{o.Beside.back.(*loop)}
 	}
@@ -367,12 +367,11 @@ func (r *loops) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	return nil, err
 }
 
-// fromNext returns the loops, beginning with the next one in turn.
-func (r *loops) fromNext() []*loop {
-	n := int(r.next.Add(1)) % len(r.all)
+// from returns the loops, beginning with loop n modulo their number.
+func (r *loops) from(n uint32) []*loop {
 	all := make([]*loop, len(r.all))
 	for i := range all {
-		all[i] = r.all[(n+i)%len(r.all)].base()
+		all[i] = r.all[(n+uint32(i))%uint32(len(r.all))].base()
 	}
 	return all
 }

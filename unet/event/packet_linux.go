@@ -114,7 +114,7 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 			closeMade(made)
 			return err
 		}
-		s := &loopSocket{c: all[i], l: r.all[i].base(), fd: fd, notified: true}
+		s := &loopSocket{c: all[i], fd: fd, notified: true}
 		s.run = s.process
 		if sa, err := syscall.Getsockname(fd); err == nil {
 			if _, ok := sa.(*syscall.SockaddrInet4); ok {
@@ -128,12 +128,12 @@ func (r *loops) servePackets(all []*PacketConn, sockets []net.PacketConn) error 
 		all[i].sock = s
 		made = append(made, s)
 	}
-	from := r.fromNext()
+	first := uint32(0)
+	if len(made) == 1 {
+		first = r.next.Add(1)
+	}
 	for i, s := range made {
-		if len(made) > 1 {
-			from = []*loop{s.l}
-		}
-		if err := s.addTo(from); err != nil {
+		if err := s.addTo(r.from(first + uint32(i))); err != nil {
 			closeMade(made[i:])
 			_ = all[0].Close()
 			return err
