@@ -41,9 +41,10 @@ type Options struct {
 	CacheBytes int
 	// Sync is how durable a call is when it returns. The zero value survives a power cut.
 	Sync appendlog.SyncMode
-	// Stop, if not nil, makes SetUint64 retry after a failure, for example of a full disk,
-	// until Stop is closed: raft ends the process if it cannot store its term. After that
-	// nothing is stored any more.
+	// Stop, if not nil, makes some calls retry after a failure, for example of a full disk, until
+	// Stop is closed. Raft ends the process if it cannot store its term. If it has removed entries
+	// at the end and cannot store those that replace them, it goes on as if the old ones were there.
+	// A call that is stopped is the last one: nothing is stored any more.
 	Stop <-chan struct{}
 	// Written, if not nil, is called after each durable write with the segment. Its error
 	// becomes the error of the write. Tests cut power and fail syncs with it.
@@ -70,7 +71,8 @@ type Store struct {
 	least   uint64     // while broken: the log must have the entries up to this one
 	most    uint64     // while broken: entries after this one are those of failed calls
 	closed  bool
-	refused bool // a term was not stored before Stop
+	refused bool // a call was stopped
+	replace bool // entries at the end were removed, and none were stored since
 
 	mu     sync.RWMutex // guards the fields below; not held while the log is written
 	log    *appendlog.Log
@@ -81,6 +83,7 @@ type Store struct {
 	keys   map[string][]byte
 	recent []raft.Log // the newest entries, ending with last
 	bytes  int        // of their data
+	cuts   uint64     // number of removals
 
 	readMu sync.Mutex
 	ahead  [4][]raft.Log // entries read from the disk, a window for each reader
@@ -268,10 +271,38 @@ func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l})
 // StoreLogs stores entries. They are durable when it returns. The store keeps the entries'
 // data in memory, so the caller must not change them. If there is a gap behind the last entry
 // of the log, a snapshot has what is missing and everything before it: the older entries are
-// removed.
+// removed. After an error none of the entries is stored. With Options.Stop, entries that replace
+// removed ones are stored again after a failure.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	return s.retry(func() (again bool, err error) {
+		s.writing.Lock()
+		defer s.writing.Unlock()
+		err = s.storeLogs(logs)
+		again = s.replace && !errors.Is(err, ErrOrder) && !errors.Is(err, appendlog.ErrRecordTooLarge)
+		s.replace = s.replace && err != nil
+		return again, err
+	})
+}
+
+// retry calls f until it succeeds or does not want to be called again, or until Options.Stop.
+func (s *Store) retry(f func() (again bool, err error)) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		again, err := f()
+		if err == nil || !again || s.opts.Stop == nil || errors.Is(err, errClosed) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.opts.Stop:
+			s.writing.Lock()
+			defer s.writing.Unlock()
+			s.refused = true
+			return err
+		}
+	}
+}
+
+func (s *Store) storeLogs(logs []*raft.Log) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
@@ -287,6 +318,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 	}
+	start := s.last
 	for len(logs) > 0 {
 		var records [][]byte
 		size := 0
@@ -297,7 +329,7 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 		at, err := s.append(records)
 		if err != nil {
 			if !errors.Is(err, appendlog.ErrRecordTooLarge) {
-				s.fail(err, s.last)
+				s.fail(err, start, start)
 			}
 			return err
 		}
@@ -352,11 +384,11 @@ func (s *Store) writable() error {
 	return nil
 }
 
-// fail records that the log must be opened again, and that it then has the entries up to least.
-// s.writing is locked.
-func (s *Store) fail(err error, least uint64) {
+// fail records that the log must be opened again, and that it then has the entries up to least, and
+// none after most that counts. s.writing is locked.
+func (s *Store) fail(err error, least, most uint64) {
 	if s.broken == nil {
-		s.most, s.least = s.last, least
+		s.most, s.least = most, least
 	}
 	s.broken = err
 }
@@ -420,75 +452,95 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 }
 
 func (s *Store) get(index uint64, l *raft.Log) error {
+	w, err := s.find(index, l)
+	if err != nil || w == nil {
+		return err
+	}
+	return s.read(w, l)
+}
+
+// window is where some entries are on the disk.
+type window struct {
+	log  *appendlog.Log
+	from appendlog.Position // at the first one or before it
+	at   uint64             // index of the first one
+	seqs []uint64           // their record numbers
+	cuts uint64             // the number of removals when they were found
+}
+
+// find returns an entry that is in memory, or where it and those that follow it are on the disk.
+func (s *Store) find(index uint64, l *raft.Log) (*window, error) {
 	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if len(s.seqs) == 0 || index < s.first || index > s.last {
-		s.mu.RUnlock()
-		return raft.ErrLogNotFound
+		return nil, raft.ErrLogNotFound
 	}
 	if n := len(s.recent); n > 0 && index >= s.recent[0].Index {
 		*l = s.recent[index-s.recent[0].Index]
-		s.mu.RUnlock()
-		return nil
+		return nil, nil
 	}
-	want, log := s.seqs[index-s.first], s.log
+	want := s.seqs[index-s.first]
 	i, found := slices.BinarySearchFunc(s.places, want, func(p appendlog.Position, seq uint64) int { return cmp.Compare(p.Seq, seq) })
 	if !found {
 		i-- // the last place before the entry
 	}
-	from := s.places[max(i, 0)]
 	end := uint64(len(s.seqs))
 	if len(s.recent) > 0 {
 		end = s.recent[0].Index - s.first
 	}
 	seqs := slices.Clone(s.seqs[index-s.first : min(end, index-s.first+512)])
-	s.mu.RUnlock()
-	return s.read(log, from, index, seqs, l)
+	return &window{s.log, s.places[max(i, 0)], index, seqs, s.cuts}, nil
 }
 
 // aheadBytes is how much is read from the disk at once.
 const aheadBytes = 2 << 20
 
-// read reads an entry from the disk, and those that follow it: raft reads in order. seqs are
-// the record numbers of the entries from index on.
-func (s *Store) read(log *appendlog.Log, from appendlog.Position, index uint64, seqs []uint64, l *raft.Log) error {
+// read reads the first entry of a window, and those that follow it: raft reads in order.
+func (s *Store) read(w *window, l *raft.Log) error {
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
-	for _, w := range s.ahead {
-		if len(w) > 0 && index >= w[0].Index && index-w[0].Index < uint64(len(w)) {
-			*l = w[index-w[0].Index]
+	for _, list := range s.ahead {
+		if len(list) > 0 && w.at >= list[0].Index && w.at-list[0].Index < uint64(len(list)) {
+			*l = list[w.at-list[0].Index]
 			return nil
 		}
 	}
-	var window []raft.Log
+	var list []raft.Log
 	size := 0
-	for r, err := range log.Records(from) {
+	for r, err := range w.log.Records(w.from) {
 		if err != nil {
 			return err
 		}
-		if r.Seq < seqs[len(window)] {
+		if r.Seq < w.seqs[len(list)] {
 			continue // a record of another kind, or an entry that was removed later
 		}
 		var e raft.Log
-		if r.Seq != seqs[len(window)] {
+		if r.Seq != w.seqs[len(list)] {
 			break
 		}
 		if err := decode(r.Data, &e); err != nil {
 			return err
 		}
-		if e.Index != index+uint64(len(window)) {
-			return fmt.Errorf("raftlog: record %d is entry %d instead of %d", r.Seq, e.Index, index+uint64(len(window)))
+		if index := w.at + uint64(len(list)); e.Index != index {
+			return fmt.Errorf("raftlog: record %d is entry %d instead of %d", r.Seq, e.Index, index)
 		}
-		window = append(window, e)
-		if size += len(e.Data); size >= aheadBytes || len(window) == len(seqs) {
+		list = append(list, e)
+		if size += len(e.Data); size >= aheadBytes || len(list) == len(w.seqs) {
 			break
 		}
 	}
-	if len(window) == 0 {
-		return fmt.Errorf("raftlog: record %d of entry %d is gone: %w", seqs[0], index, raft.ErrLogNotFound)
+	if len(list) == 0 {
+		return fmt.Errorf("raftlog: record %d of entry %d is gone: %w", w.seqs[0], w.at, raft.ErrLogNotFound)
 	}
-	s.ahead[s.turn%len(s.ahead)] = window
-	s.turn++
-	*l = window[0]
+	// Entries that were removed meanwhile must not be found later: others have their indexes.
+	s.mu.RLock()
+	current := s.cuts == w.cuts
+	s.mu.RUnlock()
+	if current {
+		s.ahead[s.turn%len(s.ahead)] = list
+		s.turn++
+	}
+	*l = list[0]
 	return nil
 }
 
@@ -496,25 +548,17 @@ func (s *Store) read(log *appendlog.Log, from appendlog.Position, index uint64, 
 // end of the log. The removal is durable when it returns. With Options.Stop, a removal at the
 // end is repeated after a failure: raft would go on with entries that may be gone.
 func (s *Store) DeleteRange(low, high uint64) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		end, err := s.LastIndex()
-		if err == nil {
-			err = s.deleteRange(low, high)
-		}
-		if err == nil || s.opts.Stop == nil || high < end || errors.Is(err, errClosed) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-s.opts.Stop:
-			return err
-		}
-	}
+	return s.retry(func() (again bool, err error) {
+		s.writing.Lock()
+		defer s.writing.Unlock()
+		again = len(s.seqs) > 0 && high >= s.last
+		err = s.deleteRange(low, high)
+		s.replace = s.replace || again && err == nil
+		return again, err
+	})
 }
 
 func (s *Store) deleteRange(low, high uint64) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	if err := s.writable(); err != nil {
 		return err
 	}
@@ -545,11 +589,12 @@ func (s *Store) cut(low, high uint64) error {
 		if high >= s.last {
 			least = max(low, 1) - 1
 		}
-		s.fail(err, least)
+		s.fail(err, least, s.last)
 		return err
 	}
 	s.mu.Lock()
 	s.remove(low, high)
+	s.cuts++
 	if len(s.seqs) > 0 {
 		at = appendlog.Position{Seq: min(at.Seq, s.seqs[0])}
 	}
@@ -578,7 +623,7 @@ func (s *Store) Set(key, value []byte) error {
 		return err
 	}
 	if _, err := s.append([][]byte{encodeSet(string(key), value)}); err != nil {
-		s.fail(err, s.last)
+		s.fail(err, s.last, s.last)
 		return err
 	}
 	s.mu.Lock()
@@ -608,22 +653,20 @@ const keyTerm = "CurrentTerm"
 
 // SetUint64 stores a number durably. For raft's term see Options.Stop.
 func (s *Store) SetUint64(key []byte, v uint64) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := s.Set(key, binary.BigEndian.AppendUint64(nil, v))
-		if err == nil || s.opts.Stop == nil || string(key) != keyTerm {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-s.opts.Stop:
-			// Raft continues with a term that a restart would not know. It must not store
-			// a vote or entries of that term.
-			s.writing.Lock()
-			s.refused = true
-			s.writing.Unlock()
-			return nil
-		}
+	err := s.retry(func() (again bool, err error) {
+		return string(key) == keyTerm, s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+	})
+	if err != nil && string(key) == keyTerm && s.stopped() {
+		return nil // raft would end the process; it stores no vote and no entries of that term
 	}
+	return err
+}
+
+// stopped reports whether nothing is stored any more.
+func (s *Store) stopped() bool {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.refused || s.closed
 }
 
 // GetUint64 returns a number, and ErrKeyNotFound if it was never set.

@@ -351,7 +351,7 @@ func TestGoesOnAfterFailure(t *testing.T) {
 	if _, err := s.log.Append(encode(entry(3, 11))); err != nil {
 		t.Fatal(err)
 	}
-	s.fail(io.ErrShortWrite, 2)
+	s.fail(io.ErrShortWrite, 2, 2)
 	if err := s.StoreLog(entry(3, 12)); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestReadsAfterFailure(t *testing.T) {
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
 		t.Fatal(err)
 	}
-	s.fail(io.ErrShortWrite, 2)
+	s.fail(io.ErrShortWrite, 2, 2)
 	if err := s.log.Close(); err != nil { // as writable does before it opens the log; that failed
 		t.Fatal(err)
 	}
@@ -393,7 +393,7 @@ func TestKeepsWhatWasDurable(t *testing.T) {
 			}
 		}
 	}
-	s.fail(io.ErrShortWrite, 3)
+	s.fail(io.ErrShortWrite, 3, 3)
 	for range 3 {
 		if err := s.StoreLog(entry(4, 10)); err == nil {
 			t.Fatal("a log that cannot be read was opened")
@@ -543,5 +543,131 @@ func TestTerm(t *testing.T) {
 	}
 	if v, _ := s.GetUint64([]byte(keyTerm)); v != 7 {
 		t.Errorf("term %d", v)
+	}
+}
+
+// TestFailedBatchLeavesNothing: raft stores the entries of a failed call again. Entries of the call that
+// an earlier write has stored must not be in the way.
+func TestFailedBatchLeavesNothing(t *testing.T) {
+	writes := 0
+	s := open(t, t.TempDir(), Options{Written: func(appendlog.SegmentInfo) error {
+		if writes++; writes == 3 {
+			return io.ErrShortWrite
+		}
+		return nil
+	}})
+	if err := s.StoreLog(entry(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	large := []*raft.Log{entry(2, batchBytes-1), entry(3, batchBytes-1), entry(4, 10)}
+	if err := s.StoreLogs(large); err == nil || writes != 3 {
+		t.Fatalf("%d writes, %v", writes, err)
+	}
+	if err := s.StoreLogs(large); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(4) {
+		var l raft.Log
+		if err := s.GetLog(i+1, &l); err != nil || l.Index != i+1 {
+			t.Errorf("entry %d: %v", i+1, err)
+		}
+	}
+}
+
+// TestReplacementThatFailed: a follower removes entries of a deposed leader and cannot store those of
+// the new one at once. Raft then takes the removed entries for its last ones, so the store
+// may not return before it has the new ones.
+func TestReplacementThatFailed(t *testing.T) {
+	stop := make(chan struct{})
+	failing := false
+	failures := 0
+	s := open(t, t.TempDir(), Options{Stop: stop, Written: func(appendlog.SegmentInfo) error {
+		if failing {
+			if failures++; failures == 4 {
+				failing = false
+			}
+			return io.ErrShortWrite
+		}
+		return nil
+	}})
+	defer close(stop)
+	_, transport := raft.NewInmemTransport("follower")
+	_, leader := raft.NewInmemTransport("leader")
+	leader.Connect("follower", transport)
+	c := raft.DefaultConfig()
+	c.LocalID, c.LogOutput = "follower", io.Discard
+	c.HeartbeatTimeout, c.ElectionTimeout = time.Minute, time.Minute
+	snapshots := raft.NewInmemSnapshotStore()
+	members := raft.Configuration{Servers: []raft.Server{{ID: "follower", Address: "follower"}, {ID: "leader", Address: "leader"}}}
+	if err := raft.BootstrapCluster(c, s, s, snapshots, transport, members); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(c, &raft.MockFSM{}, s, s, snapshots, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Shutdown().Error() }()
+	appendEntries := func(term, previous, previousTerm uint64, indexes ...uint64) bool {
+		args := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("leader")},
+			Term: term, PrevLogEntry: previous, PrevLogTerm: previousTerm}
+		for _, i := range indexes {
+			args.Entries = append(args.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: []byte{1}})
+		}
+		var resp raft.AppendEntriesResponse
+		if err := leader.AppendEntries("follower", "follower", args, &resp); err != nil {
+			t.Fatal(err)
+		}
+		return resp.Success
+	}
+	if !appendEntries(2, 1, 1, 2, 3, 4) {
+		t.Fatal("the first entries were refused")
+	}
+	removed := false
+	s.opts.Written = func(after func(appendlog.SegmentInfo) error) func(appendlog.SegmentInfo) error {
+		return func(g appendlog.SegmentInfo) error {
+			if last, _ := s.LastIndex(); !removed && last == 2 {
+				removed, failing = true, true // the next write is that of the new entries
+			}
+			return after(g)
+		}
+	}(s.opts.Written)
+	for range 3 {
+		if appendEntries(3, 2, 2, 3) {
+			break
+		}
+	}
+	if !appendEntries(3, 3, 3, 4) || failures == 0 {
+		t.Errorf("the follower does not take the entries of the new leader, after %d failures", failures)
+	}
+	if last := r.LastIndex(); last != 4 {
+		t.Errorf("raft's last entry is %d", last)
+	}
+}
+
+// TestRemovedWhileRead: entries that are removed while another goroutine reads them from the disk are not
+// found later in the place of those that replace them.
+func TestRemovedWhileRead(t *testing.T) {
+	s := open(t, t.TempDir(), Options{CacheBytes: 1})
+	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10), entry(3, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	w, err := s.find(2, &l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRange(2, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StoreLogs([]*raft.Log{entry(2, 20), entry(3, 20)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.read(w, &l); err != nil {
+		t.Log(err)
+	}
+	for i := range uint64(2) {
+		if err := s.GetLog(i+2, &l); err != nil || len(l.Data) != 20 {
+			t.Errorf("entry %d has %d bytes and not 20, %v", i+2, len(l.Data), err)
+		}
 	}
 }
