@@ -600,7 +600,7 @@ func (n *Node) removed(id string, after uint64) bool {
 
 func (n *Node) start() error {
 	dir := filepath.Join(n.opts.Dir, "raft")
-	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n.log}, Level: hclog.Warn, DisableTime: true})
+	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n}, Level: hclog.Warn, DisableTime: true})
 	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
 	if err != nil {
 		return err
@@ -699,11 +699,14 @@ func (s *snapshotSink) Close() error {
 }
 
 // logWriter passes raft's log lines to slog.
-type logWriter struct{ l *slog.Logger }
+type logWriter struct{ n *Node }
 
+// Write leaves out the errors of requests that Close interrupts.
 func (w logWriter) Write(p []byte) (int, error) {
-	_, line, _ := strings.Cut(string(p), "raft: ")
-	w.l.Warn("raft: " + strings.TrimSpace(line))
+	if w.n.closing.Err() == nil {
+		_, line, _ := strings.Cut(string(p), "raft: ")
+		w.n.log.Warn("raft: " + strings.TrimSpace(line))
+	}
 	return len(p), nil
 }
 
@@ -714,6 +717,9 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.stop()
+	if n.wire != nil {
+		n.wire.cut() // raft waits for its requests
+	}
 	var errs []error
 	if n.raft != nil {
 		errs = append(errs, n.raft.Shutdown().Error())
@@ -812,11 +818,8 @@ func (n *Node) recover() {
 
 // giveUp transfers the leadership after a failure of the disk.
 func (n *Node) giveUp() {
-	n.over.Go(func() {
-		f := n.raft.LeadershipTransfer()
-		n.store.note()
-		_ = f.Error()
-	})
+	_ = n.raft.LeadershipTransfer() // raft may be closed before it answers
+	n.store.note()
 }
 
 func (n *Node) propose(kind byte, rest []byte) *proposal {

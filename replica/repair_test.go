@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 	a := c.leader()
 	until(t, "the cluster has an identity", func() bool { return a.Status().Cluster != strings.Repeat("0", 16) })
 	dial := func(h hello) error {
-		w := &wire{node: &Node{opts: Options{ID: h.From}, cluster: h.Cluster}, address: h.Address}
+		w := &wire{node: &Node{opts: Options{ID: h.From}, cluster: h.Cluster, closing: t.Context()}, address: h.Address}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		conn, err := w.dial(ctx, a.Address(), h.Kind)

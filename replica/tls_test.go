@@ -45,7 +45,7 @@ func TestTLS(t *testing.T) {
 	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
 	c.judge()
 	for what, stranger := range map[string]*tls.Config{"plain text": nil, "no certificate": {RootCAs: config.RootCAs}, "another authority": certificates(t)} {
-		w := &wire{node: &Node{opts: Options{ID: "a", TLS: stranger}}, address: c.addrs["a"]}
+		w := &wire{node: &Node{opts: Options{ID: "a", TLS: stranger}, closing: t.Context()}, address: c.addrs["a"]}
 		ctx, cancel := contextFor(t)
 		if conn, err := w.dial(ctx, c.followers()[0].Address(), kindRequest); err == nil {
 			conn.Close()

@@ -38,10 +38,12 @@ type wire struct {
 	met sync.Map // the latest meeting by address
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // connections that this node serves, raft's, and those of terms
-	peers map[string]*peer      // connections for its own requests, by address
-	terms map[string][]termConn // unused connections for requests for terms, by address
+	conns map[net.Conn]struct{} // that this node serves, raft's, and those for its own requests; nil after cut
+	idle  map[idleKey][]memberConn
 }
+
+// idleKey is what unused connections for requests are found by.
+type idleKey struct{ address, kind string }
 
 // layer is the wire as raft's StreamLayer. Raft closes it before the node closes the wire.
 type layer struct{ *wire }
@@ -89,6 +91,7 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 	if heartbeat && !t.failures.last(id) {
 		t.beats.wait()
 	}
+	limit(args)
 	err := t.network.AppendEntries(id, target, args, resp)
 	if t.failures.note(id, err != nil); err != nil {
 		t.log.note() // the pipeline sends the commit index again
@@ -223,10 +226,27 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		p.seen = p.log.await(p.seen, mostQuiet, p.closing)
 		return nil, nil
 	}
+	limit(args)
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// requestBytes is the size from which a request has no further entry.
+const requestBytes = 16 << 20
+
+// limit leaves entries out of a request that is too large: raft limits their number only, and 64 large
+// transactions exceed the memory, or the time that a request may take. Raft looks at the entries again
+// after the request and sends those that were left out with the next one.
+func limit(args *raft.AppendEntriesRequest) {
+	size := 0
+	for i, e := range args.Entries {
+		if size += len(e.Data); size > requestBytes && i > 0 {
+			args.Entries = args.Entries[:i]
+			return
+		}
+	}
 }
 
 // notedLog is raft's log. It counts when entries were stored or committed.
@@ -294,7 +314,7 @@ func listen(n *Node) (*wire, error) {
 		return nil, fmt.Errorf("replica: Options.Listen: %w", err)
 	}
 	w := &wire{node: n, listener: l, address: n.opts.Advertise, accepted: make(chan net.Conn),
-		conns: make(map[net.Conn]struct{}), peers: make(map[string]*peer), terms: make(map[string][]termConn)}
+		conns: make(map[net.Conn]struct{}), idle: make(map[idleKey][]memberConn)}
 	if w.address == "" {
 		w.address = n.opts.Peers[n.opts.ID]
 	}
@@ -369,13 +389,28 @@ func receive(r io.Reader, v any) error {
 // helloTimeout is how long a new connection may take to send its hello.
 const helloTimeout = 5 * time.Second
 
+// serve accepts connections. An error may pass, for example if the process has too many open files.
 func (w *wire) serve() {
+	wait := time.Duration(0)
 	for {
 		c, err := w.listener.Accept()
-		if err != nil {
+		if err == nil {
+			wait = 0
+			w.over.Go(func() { w.welcome(c) })
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		w.over.Go(func() { w.welcome(c) })
+		if wait == 0 {
+			w.node.log.Error("replica: no connection can be accepted for now", "error", err)
+		}
+		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(wait):
+		case <-w.node.closing.Done():
+			return
+		}
 	}
 }
 
@@ -542,9 +577,12 @@ type meeting struct {
 	config uint64
 }
 
-// meet connects to a member and returns its answer to the hello.
+// meet connects to a member and returns its answer to the hello. A process that is stopped accepts
+// connections and does not answer, so meet waits no longer than askTimeout without a deadline of ctx.
 func (w *wire) meet(ctx context.Context, address, kind string) (net.Conn, welcome, error) {
 	var answer welcome
+	ctx, cancel := w.bound(ctx, askTimeout)
+	defer cancel()
 	var d unet.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -557,23 +595,17 @@ func (w *wire) meet(ctx context.Context, address, kind string) (net.Conn, welcom
 		}
 		c = tls.Client(c, o)
 	}
-	if d, ok := ctx.Deadline(); ok {
-		err = c.SetDeadline(d)
-	}
 	w.node.mu.RLock()
 	cluster := w.node.cluster
 	w.node.mu.RUnlock()
-	if err == nil {
-		err = send(c, hello{wireVersion, kind, cluster, w.node.opts.ID, w.address, address})
-	}
-	if err == nil {
-		err = receive(c, &answer)
-	}
+	err = within(ctx, c, func() error {
+		if err := send(c, hello{wireVersion, kind, cluster, w.node.opts.ID, w.address, address}); err != nil {
+			return err
+		}
+		return receive(c, &answer)
+	})
 	if err == nil && answer.Error != "" {
 		err = fmt.Errorf("replica: %s refused the connection: %s", address, answer.Error)
-	}
-	if err == nil {
-		err = c.SetDeadline(time.Time{})
 	}
 	if err != nil {
 		return nil, answer, errors.Join(err, c.Close())
@@ -581,9 +613,9 @@ func (w *wire) meet(ctx context.Context, address, kind string) (net.Conn, welcom
 	return c, answer, nil
 }
 
-// termConn is a connection for requests for the term, one at a time. The process at its other
-// end keeps its ID and its directory.
-type termConn struct {
+// memberConn is a connection for requests, one at a time. The process at its other end keeps its ID
+// and its directory.
+type memberConn struct {
 	net.Conn
 	id        raft.ServerID
 	directory uint64
@@ -602,71 +634,94 @@ func (w *wire) serveTerms(c net.Conn) {
 	}
 }
 
-// MemberTerm implements network. A connection that the member has closed, for example because
-// it was started again, is replaced by a new one.
+// MemberTerm implements network.
 func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error) {
 	w := b.wire
-	for {
-		c, used, err := w.termConn(string(target), until)
-		if err != nil {
-			return 0, err
-		}
-		if c.id == id {
-			err = w.node.recognize(string(id), c.directory)
-		} else {
-			err = fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
-		}
-		if err != nil {
-			w.drop(c.Conn)
-			return 0, err
-		}
-		term, err := c.ask(until)
-		if err == nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.terms != nil {
-				w.terms[string(target)] = append(w.terms[string(target)], c)
-			}
-			return term, nil
-		}
-		w.drop(c.Conn)
-		if !used || errors.Is(err, os.ErrDeadlineExceeded) {
-			return 0, err
-		}
-	}
-}
-
-func (c termConn) ask(until time.Time) (uint64, error) {
+	ctx, cancel := context.WithDeadline(w.node.closing, until)
+	defer cancel()
 	var p [8]byte
-	err := c.SetDeadline(until)
-	if err == nil {
-		_, err = c.Write(p[:1])
-	}
-	if err == nil {
-		_, err = io.ReadFull(c, p[:])
-	}
+	err := w.request(ctx, string(target), kindTerm, func(c memberConn) error {
+		if c.id != id {
+			return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
+		}
+		if err := w.node.recognize(string(id), c.directory); err != nil {
+			return err
+		}
+		_, err := c.Write(p[:1])
+		if err == nil {
+			_, err = io.ReadFull(c, p[:])
+		}
+		return err
+	})
 	return binary.LittleEndian.Uint64(p[:]), err
 }
 
-// termConn returns a connection that is not in use, and whether it was used before.
-func (w *wire) termConn(address string, until time.Time) (c termConn, used bool, err error) {
+// request runs f with a connection to a member that no other request uses, until ctx is done. It runs f
+// again with another connection if the member has closed an unused one, for example because it was
+// started again.
+func (w *wire) request(ctx context.Context, address, kind string, f func(memberConn) error) error {
+	for {
+		c, used, err := w.unused(ctx, idleKey{address, kind})
+		if err != nil {
+			return err
+		}
+		if err = within(ctx, c, func() error { return f(c) }); err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.idle != nil {
+				key := idleKey{address, kind}
+				w.idle[key] = append(w.idle[key], c)
+			}
+			return nil
+		}
+		w.drop(c.Conn)
+		if !used || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// within runs f, whose calls of a connection fail when ctx is done.
+func within(ctx context.Context, c net.Conn, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	err := f()
+	if !stop() { // the connection cannot be used any more
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return err
+}
+
+// unused returns a connection that is not in use, and whether it was used before.
+func (w *wire) unused(ctx context.Context, key idleKey) (c memberConn, used bool, err error) {
 	w.mu.Lock()
-	if list := w.terms[address]; len(list) > 0 {
-		c, w.terms[address] = list[len(list)-1], list[:len(list)-1]
+	if list := w.idle[key]; len(list) > 0 {
+		c, w.idle[key] = list[len(list)-1], list[:len(list)-1]
 		w.mu.Unlock()
 		return c, true, nil
 	}
 	w.mu.Unlock()
-	ctx, cancel := context.WithDeadline(w.node.closing, until)
-	defer cancel()
-	raw, answer, err := w.meet(ctx, address, kindTerm)
+	raw, answer, err := w.meet(ctx, key.address, key.kind)
 	if err != nil {
 		return c, false, err
 	}
 	if !w.track(raw) {
 		return c, false, errors.Join(net.ErrClosed, raw.Close())
 	}
-	return termConn{raw, raft.ServerID(answer.ID), answer.Directory}, false, nil
+	return memberConn{raw, raft.ServerID(answer.ID), answer.Directory}, false, nil
+}
+
+// cut closes all connections, and refuses later ones.
+func (w *wire) cut() {
+	w.mu.Lock()
+	conns := w.conns
+	w.conns, w.idle = nil, nil
+	w.mu.Unlock()
+	for c := range conns {
+		_ = c.Close()
+	}
 }
 
 // Close ends all connections.
@@ -677,16 +732,7 @@ func (w *wire) Close() error {
 		if w.transport != nil {
 			_ = w.transport.Close()
 		}
-		w.mu.Lock()
-		conns, peers := w.conns, w.peers
-		w.conns, w.peers, w.terms = nil, nil, nil
-		w.mu.Unlock()
-		for c := range conns {
-			_ = c.Close()
-		}
-		for _, p := range peers {
-			p.close()
-		}
+		w.cut()
 		w.over.Wait()
 	})
 	return err
@@ -738,64 +784,38 @@ func (w *wire) requests(c net.Conn) {
 	}
 }
 
-// peer is a connection for requests, one at a time.
-type peer struct {
-	mu   sync.Mutex
-	conn net.Conn
-}
-
-func (p *peer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn != nil {
-		_ = p.conn.Close()
-		p.conn = nil
-	}
-}
+// askTimeout is how long a request without a deadline may take.
+const askTimeout = 10 * time.Second
 
 func (w *wire) ask(ctx context.Context, address string, r request) (a answer, err error) {
-	w.mu.Lock()
-	if w.peers == nil {
-		w.mu.Unlock()
-		return a, net.ErrClosed
+	ctx, cancel := w.bound(ctx, askTimeout)
+	defer cancel()
+	err = w.request(ctx, address, kindRequest, func(c memberConn) error {
+		if err := send(c, r); err != nil {
+			return err
+		}
+		return receive(c, &a)
+	})
+	if err == nil && a.Error != "" {
+		err = fmt.Errorf("replica: %s answered: %s", address, a.Error)
 	}
-	p := w.peers[address]
-	if p == nil {
-		p = new(peer)
-		w.peers[address] = p
+	return a, err
+}
+
+// bound returns a context that also ends when the node is closed. If ctx has no deadline, it ends
+// after a time.
+func (w *wire) bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	var cancel context.CancelFunc
+	if _, ok := ctx.Deadline(); ok {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, most)
 	}
-	w.mu.Unlock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for fresh := false; ; fresh = true {
-		if p.conn == nil {
-			if p.conn, err = w.dial(ctx, address, kindRequest); err != nil {
-				return a, err
-			}
-			fresh = true
-		}
-		d, ok := ctx.Deadline()
-		if !ok {
-			d = time.Now().Add(10 * time.Second)
-		}
-		if err = p.conn.SetDeadline(d); err == nil {
-			if err = send(p.conn, r); err == nil {
-				err = receive(p.conn, &a)
-			}
-		}
-		if err == nil {
-			break
-		}
-		_ = p.conn.Close()
-		p.conn = nil
-		if fresh {
-			return a, err
-		}
+	stop := context.AfterFunc(w.node.closing, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
 	}
-	if a.Error != "" {
-		return a, fmt.Errorf("replica: %s answered: %s", address, a.Error)
-	}
-	return a, nil
 }
 
 // fetchRequest requests a database with at least a number of transactions.
