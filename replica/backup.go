@@ -96,6 +96,7 @@ func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Positio
 		}
 	}
 	if sum != pos.Sum {
+		n.differs(db.id, sum, pos)
 		return pos, fmt.Errorf("%w: its pages have the checksum %016x instead of %016x", ErrDiffer, sum, pos.Sum)
 	}
 	return pos, errors.Join(w.Flush(), out.Sync())

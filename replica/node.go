@@ -188,7 +188,7 @@ type Node struct {
 	connMu     sync.Mutex
 	conns      map[*conn]struct{}
 	connecting sync.Map // *conn by token
-	repair_    chan *database
+	repair_    chan repairJob
 }
 
 // leadership is a term in which this node leads and has all entries that were committed before.
@@ -252,7 +252,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
-		conns: make(map[*conn]struct{}), repair_: make(chan *database, 1<<16),
+		conns: make(map[*conn]struct{}), repair_: make(chan repairJob, 1<<12),
 		unknown: make(chan struct{}, 1),
 	}
 	n.forwardIdle.Store(int64(defaultForwardIdle))

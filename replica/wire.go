@@ -864,9 +864,13 @@ func (w *wire) serveFetch(c net.Conn) {
 // imageOf opens an image of a database with at least seq transactions, and returns its
 // position.
 func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, Position, error) {
-	db := n.byID(id)
+	db, known := n.byID(id), false
 	for ; ; db = n.byID(id) {
+		if db == nil && known {
+			return nil, nil, Position{}, errDeleted
+		}
 		if db != nil {
+			known = true
 			db.mu.Lock()
 			at, err := db.filePosition(seq)
 			db.mu.Unlock()
@@ -949,39 +953,60 @@ func (n *Node) sumOf(id uint64) (Position, uint64, error) {
 		return pos, 0, err
 	}
 	_, sum, err := m.sums()
+	if err == nil && sum != pos.Sum {
+		n.differs(id, sum, pos)
+	}
 	return pos, sum, errors.Join(err, m.done(), f.close())
 }
 
-// repair starts a goroutine that fetches a database. It may be called with db.mu locked.
-func (n *Node) repair(db *database) {
-	select {
-	case n.repair_ <- db:
-	default:
-		time.AfterFunc(time.Second, func() {
-			if n.closing.Err() == nil {
-				n.repair(db)
-			}
-		})
+// differs has a database repaired whose pages, read from its files, have another checksum than its position.
+// Another program has changed a file, or the disk has.
+func (n *Node) differs(id, sum uint64, pos Position) {
+	if db := n.byID(id); db != nil {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, sum, pos.Sum))
 	}
 }
 
+// repair has a database repaired. It may be called with db.mu locked.
+func (n *Node) repair(db *database) { n.repairSoon(repairJob{db, 20 * time.Millisecond}) }
+
+// repairJob is a database to be repaired, and when to try again if that fails.
+type repairJob struct {
+	db   *database
+	wait time.Duration
+}
+
+func (n *Node) repairSoon(j repairJob) {
+	select {
+	case n.repair_ <- j:
+	default:
+		n.repairLater(j, time.Second)
+	}
+}
+
+func (n *Node) repairLater(j repairJob, after time.Duration) {
+	time.AfterFunc(after, func() {
+		if n.closing.Err() == nil {
+			n.repairSoon(j)
+		}
+	})
+}
+
+// repairer repairs databases. One that cannot be repaired yet does not delay others.
 func (n *Node) repairer() {
 	for {
 		select {
 		case <-n.closing.Done():
 			return
-		case db := <-n.repair_:
-			for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-				err := n.fetch(db)
-				if err == nil || n.closing.Err() != nil {
-					break
-				}
-				n.log.Warn("replica: a database cannot be fetched yet", "database", db.name, "error", err)
-				select {
-				case <-time.After(wait):
-				case <-n.closing.Done():
-				}
+		case j := <-n.repair_:
+			err := n.fetch(j.db)
+			if err == nil || n.closing.Err() != nil {
+				continue
 			}
+			n.log.Warn("replica: a database cannot be fetched yet", "database", j.db.name, "error", err)
+			n.repairLater(repairJob{j.db, min(2*j.wait, 2*time.Second)}, j.wait)
 		}
 	}
 }
@@ -1222,6 +1247,9 @@ func (n *Node) Verify(ctx context.Context) error {
 		var last error // the reason for the last retry
 		for {
 			own, sum, err := n.sumOf(db.id)
+			if n.byID(db.id) == nil {
+				break // it was deleted
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, n.opts.ID, err))
 				break
@@ -1237,6 +1265,9 @@ func (n *Node) Verify(ctx context.Context) error {
 				a, err := n.wire.ask(ctx, string(m.Address), request{askSum, db.id})
 				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
 					moved = fmt.Errorf("%s: %w", m.ID, err)
+					break
+				}
+				if n.byID(db.id) == nil {
 					break
 				}
 				if err != nil {
