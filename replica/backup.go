@@ -39,13 +39,15 @@ func (n *Node) Backup(ctx context.Context, dir string) error {
 	n.mu.RLock()
 	m := manifest{Version: 1, Cluster: n.cluster, Index: n.applied.Load()}
 	n.mu.RUnlock()
+	folders := make(map[string]bool)
 	for _, name := range n.List() {
 		db, err := n.named(name)
 		if err != nil {
 			continue // deleted meanwhile
 		}
 		path := filepath.Join(dir, "data", filepath.FromSlash(name))
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		folders[filepath.Dir(path)] = true
+		err = n.mkdirAll(filepath.Dir(path))
 		var pos Position
 		if err == nil {
 			pos, err = n.copyTo(ctx, db, path)
@@ -58,7 +60,12 @@ func (n *Node) Backup(ctx context.Context, dir string) error {
 		}
 		m.Databases = append(m.Databases, databaseState{db.id, name, db.pageSize, pos})
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	for folder := range folders {
+		if err := n.syncFile(folder); err != nil {
+			return err
+		}
+	}
+	if err := n.mkdirAll(dir); err != nil {
 		return err
 	}
 	p, err := json.MarshalIndent(m, "", "\t")

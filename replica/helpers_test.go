@@ -5,6 +5,7 @@ package replica
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -416,4 +417,14 @@ func (p delayedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 		return nil, err
 	}
 	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// createOp proposes the creation of a database, without passing it to raft.
+func createOp(t *testing.T, n *Node, name string) *proposal {
+	t.Helper()
+	size, pages, err := emptyDatabase(CreateOptions{})
+	must(t, err)
+	rest := binary.LittleEndian.AppendUint32(nil, size)
+	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
+	return n.propose(opCreate, append(append(rest, name...), pages...))
 }

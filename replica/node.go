@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -149,6 +151,7 @@ type Node struct {
 	mu      sync.RWMutex
 	dbs     map[uint64]*database
 	names   map[string]*database
+	folders map[string]int // number of databases in each directory and below it
 	cluster uint64
 	dirs    directories
 	without map[string]uint64 // the last configuration without a member that was added
@@ -250,7 +253,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 	n := &Node{
 		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), bug: bug,
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
-		dbs:     make(map[uint64]*database), names: make(map[string]*database), run: rand.Uint64(),
+		dbs:     make(map[uint64]*database), names: make(map[string]*database), folders: make(map[string]int), run: rand.Uint64(),
 		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan repairJob, 1<<12),
 		unknown: make(chan struct{}, 1),
@@ -262,7 +265,13 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(n.identify(), os.RemoveAll(filepath.Join(o.Dir, "staging"))); err != nil {
+	if n.data, err = filepath.EvalSymlinks(n.data); err != nil { // SQLite names files without symbolic links
+		return nil, err
+	}
+	if len(n.data) > maxData {
+		return nil, fmt.Errorf("replica: Options.Dir: the path of its databases, %s, has %d bytes, and SQLite allows %d with the longest name of a database", n.data, len(n.data), maxData)
+	}
+	if err := n.identify(); err != nil {
 		return nil, err
 	}
 	vfs.Register(n.vfsName, &nodeVFS{vfs.Find("os"), n})
@@ -276,6 +285,10 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		return nil, err
 	}
 	n.store = &notedLog{Store: store}
+	// The log is locked: no other process uses the directory.
+	if err := os.RemoveAll(filepath.Join(o.Dir, "staging")); err != nil {
+		return nil, err
+	}
 	if n.wire, err = listen(n); err != nil {
 		return nil, err
 	}
@@ -1058,8 +1071,11 @@ func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 	if err := n.writable(); err != nil {
 		return err
 	}
-	if _, err := n.named(name); err == nil {
-		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
+	n.mu.RLock()
+	err := n.taken(name)
+	n.mu.RUnlock()
+	if err != nil {
+		return err
 	}
 	size, pages, err := emptyDatabase(o)
 	if err != nil {
@@ -1075,14 +1091,74 @@ func (n *Node) create(ctx context.Context, name string, pageSize uint32, pages [
 	return n.commit(ctx, opCreate, rest)
 }
 
+// The lengths of names in bytes. File systems allow 255 bytes for a part of a path, and SQLite 1024 for a
+// path: names need room for the longest of reservedEndings.
+const (
+	maxName = 500
+	maxPart = 255 - len("-journal")
+	maxData = 1024 - len("-journal") - 1 - len("/") - maxName // the directory of the databases
+)
+
+// reservedEndings are those of the files beside a database.
+var reservedEndings = []string{"-wal", "-shm", "-journal", ".new"}
+
+// checkName returns an error for a name that some file system, or the log, could not have: a database whose
+// file cannot be made on any node would be there for ever.
 func checkName(name string) error {
 	switch {
-	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > 500:
-		return fmt.Errorf("replica: %q is not a name for a database: use a relative path without dots", name)
-	case strings.HasSuffix(name, "-wal"), strings.HasSuffix(name, "-shm"), strings.HasSuffix(name, "-journal"), strings.HasSuffix(name, ".new"), strings.ContainsAny(name, "?#%\x00"):
-		return fmt.Errorf("replica: %q is not a name for a database: its ending or one of its characters is reserved", name)
+	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > maxName:
+		return fmt.Errorf("replica: %q is not a name for a database: use a relative path without dots, of at most %d bytes", name, maxName)
+	case !utf8.ValidString(name), strings.ContainsAny(name, "?#%\x00"):
+		return fmt.Errorf("replica: %q is not a name for a database: one of its characters is reserved, or is not valid UTF-8", name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxPart {
+			return fmt.Errorf("replica: %q is not a name for a database: %q has %d bytes, the limit is %d", name, part, len(part), maxPart)
+		}
+		for _, ending := range reservedEndings {
+			if strings.HasSuffix(part, ending) {
+				return fmt.Errorf("replica: %q is not a name for a database: the ending %s of %q is reserved", name, ending, part)
+			}
+		}
 	}
 	return nil
+}
+
+// folders yields the directories of a name: those of "a/b/c" are "a/b" and "a".
+func folders(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
+			if !yield(name[:i]) {
+				return
+			}
+		}
+	}
+}
+
+// taken returns an error if a name exists, is a directory of another name, or has another name as a
+// directory. n.mu is locked.
+func (n *Node) taken(name string) error {
+	if n.names[name] != nil {
+		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
+	}
+	if n.folders[name] > 0 {
+		return fmt.Errorf("replica: %q is a directory of databases: %w", name, os.ErrExist)
+	}
+	for folder := range folders(name) {
+		if n.names[folder] != nil {
+			return fmt.Errorf("replica: %q is a database and cannot be the directory of %q: %w", folder, name, os.ErrExist)
+		}
+	}
+	return nil
+}
+
+// countFolders adds by to the numbers of databases in the directories of a name. n.mu is locked.
+func (n *Node) countFolders(name string, by int) {
+	for folder := range folders(name) {
+		if n.folders[folder] += by; n.folders[folder] == 0 {
+			delete(n.folders, folder)
+		}
+	}
 }
 
 // emptyDatabases has the pages of emptyDatabase by the options, whose page size is not 0.
@@ -1139,16 +1215,19 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 		return err
 	}
 	n.mu.RLock()
-	old := n.names[name]
+	err := n.taken(name)
 	n.mu.RUnlock()
-	if old != nil {
-		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
+	if err != nil {
+		return err
 	}
 	db := n.newDatabase(id, name, pageSize, at)
 	// An existing file is from before a crash: load finds its position.
-	_, err := os.Stat(db.path)
+	if err := n.clearWay(db); err != nil {
+		n.log.Warn("replica: what is in the place of a database cannot be removed", "database", name, "error", err)
+	}
+	_, err = os.Stat(db.path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && n.recovered.Load() {
-		if err = os.MkdirAll(filepath.Dir(db.path), 0o700); err == nil {
+		if err = n.mkdirAll(filepath.Dir(db.path)); err == nil {
 			err = removeBeside(db.path)
 		}
 		if err == nil {
@@ -1157,6 +1236,7 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 	}
 	n.mu.Lock()
 	n.dbs[id], n.names[name] = db, db
+	n.countFolders(name, 1)
 	n.mu.Unlock()
 	db.dirty.Store(true)
 	if err != nil {
@@ -1165,6 +1245,41 @@ func (n *Node) define(at Position, id uint64, name string, pageSize uint32, make
 		db.fail(err)
 	}
 	return nil
+}
+
+// clearWay removes a directory that has the name of a database, and files that have the names of its
+// directories. They are left from databases that were deleted, or are those of databases that raft's log
+// creates again after this one.
+func (n *Node) clearWay(db *database) error {
+	for folder := range folders(db.name) {
+		path := filepath.Join(n.data, filepath.FromSlash(folder))
+		if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+			if err := errors.Join(os.Remove(path), removeBeside(path)); err != nil {
+				return err
+			}
+		}
+	}
+	if info, err := os.Lstat(db.path); err == nil && info.IsDir() {
+		return os.RemoveAll(db.path)
+	}
+	return nil
+}
+
+// mkdirAll makes a directory and those above it, durably.
+func (n *Node) mkdirAll(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = n.mkdirAll(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
+	switch {
+	case err == nil:
+		return n.syncFile(filepath.Dir(dir))
+	case errors.Is(err, os.ErrExist):
+		return nil
+	}
+	return err
 }
 
 // removeBeside removes the WAL and the WAL index of a database.
@@ -1196,6 +1311,7 @@ func (n *Node) deleted(id uint64) error {
 	if db != nil {
 		delete(n.dbs, id)
 		delete(n.names, db.name)
+		n.countFolders(db.name, -1)
 	}
 	n.mu.Unlock()
 	if db == nil {
@@ -1257,7 +1373,10 @@ func (n *Node) restore(m manifest) error {
 	}
 	n.mu.Lock()
 	old := n.names
-	n.dbs, n.names = dbs, names
+	n.dbs, n.names, n.folders = dbs, names, make(map[string]int)
+	for name := range names {
+		n.countFolders(name, 1)
+	}
 	n.mu.Unlock()
 	for name, db := range old {
 		if names[name] == db {

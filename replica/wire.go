@@ -1080,7 +1080,10 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 	if a.PageSize != db.pageSize {
 		return fmt.Errorf("%s has pages of %d bytes, and this node of %d", address, a.PageSize, db.pageSize)
 	}
-	if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
+	if err := n.clearWay(db); err != nil {
+		return err
+	}
+	if err := n.mkdirAll(filepath.Dir(db.path)); err != nil {
 		return err
 	}
 	tmp := db.path + ".new"
