@@ -213,6 +213,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		defer trace.StartRegion(context.Background(), "replica.apply").End()
 	}
 	f.store.note()
+	f.began.Store(logs[len(logs)-1].Index) // before the first commit is acknowledged
 	jobs := make(map[*database][]job)
 	flush := func() {
 		f.run(jobs)

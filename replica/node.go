@@ -163,6 +163,7 @@ type Node struct {
 	run     uint64 // random, chosen when the node starts
 	next    atomic.Uint64
 	queue   chan *proposal
+	began   atomic.Uint64 // index up to which entries are applied or being applied
 	pendMu  sync.Mutex
 	pending map[proposalID]*proposal
 
@@ -769,8 +770,9 @@ func (n *Node) lead() {
 				continue
 			}
 			n.evict(nil) // connections left from an earlier term
+			n.awaitWriters()
 			term := n.raft.CurrentTerm()
-			if err := n.raft.Barrier(0).Error(); err != nil {
+			if !n.catchUpWith(term) {
 				continue
 			}
 			n.leading.Store(&leadership{term})
@@ -788,6 +790,38 @@ func (n *Node) lead() {
 			n.log.Info("replica: this node is the leader", "term", term)
 		}
 	}
+}
+
+// awaitWriters waits for the calls of ended writers. One of them may have to write a transaction into
+// its file that was committed in an earlier term, and that others have read from other nodes meanwhile.
+func (n *Node) awaitWriters() {
+	n.connMu.Lock()
+	var all []*conn
+	for k := range n.conns {
+		if k.writer {
+			all = append(all, k)
+		}
+	}
+	n.connMu.Unlock()
+	for _, k := range all {
+		k.end()
+	}
+}
+
+// catchUpWith waits until all entries from before a term of this node are applied. It returns false if
+// the node leads no longer. A barrier fails while the leadership is being transferred, which may fail too.
+func (n *Node) catchUpWith(term uint64) bool {
+	for n.raft.Barrier(0).Error() != nil {
+		select {
+		case <-n.closing.Done():
+			return false
+		case <-time.After(n.opts.Election / 50):
+		}
+		if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+			return false
+		}
+	}
+	return true
 }
 
 // leader returns the leadership of the current term, nil if this node does not lead or does
@@ -839,8 +873,12 @@ func (n *Node) propose(kind byte, rest []byte) *proposal {
 	p := &proposal{id: proposalID{n.run, n.next.Add(1)}, done: make(chan error, 1)}
 	p.op = appendOp(make([]byte, 0, opHeader+len(rest)), kind, p.id, rest)
 	n.pendMu.Lock()
+	defer n.pendMu.Unlock()
+	if n.pending == nil { // the node is closed
+		p.finish(net.ErrClosed)
+		return p
+	}
 	n.pending[p.id] = p
-	n.pendMu.Unlock()
 	return p
 }
 
@@ -873,17 +911,22 @@ func (n *Node) enqueue(p *proposal) {
 	}
 }
 
+// abandon finishes the proposals that have no result, and refuses later ones.
 func (n *Node) abandon(err error) {
 	n.pendMu.Lock()
 	defer n.pendMu.Unlock()
-	for id, p := range n.pending {
-		delete(n.pending, id)
+	for _, p := range n.pending {
 		p.finish(&UncertainError{Err: err})
 	}
+	n.pending = nil
 }
 
-// entryBytes is the size of a raft entry from which no further operation is added.
-const entryBytes = 4 << 20
+// entryBytes is the size of a raft entry from which no further operation is added. An entry has at most
+// entryOps operations: a database's identity is made of the entry's index and the operation's number in 12 bits.
+const (
+	entryBytes = 4 << 20
+	entryOps   = 1<<12 - 1
+)
 
 // proposer makes raft entries of the waiting operations. While raft writes an entry, Apply
 // blocks, and the next group collects.
@@ -898,7 +941,7 @@ func (n *Node) proposer() {
 		}
 		size := len(group[0].op)
 	gather:
-		for size < entryBytes {
+		for size < entryBytes && len(group) < entryOps {
 			select {
 			case p := <-n.queue:
 				if size+len(p.op) > 110<<20 {

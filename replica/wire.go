@@ -768,7 +768,8 @@ func (w *wire) requests(c net.Conn) {
 		switch r.Kind {
 		case askIndex:
 			if err = w.node.verify(); err == nil {
-				a.Index = w.node.applied.Load()
+				// Commits are acknowledged while their entries are being applied.
+				a.Index = max(w.node.began.Load(), w.node.applied.Load())
 			}
 		case askSum:
 			a.Position, a.Sum, err = w.node.sumOf(r.Database)

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/ringside-io/ringside/appendlog"
+)
+
+// entryOf returns the index of the entry with an operation.
+func entryOf(t *testing.T, n *Node, id proposalID) uint64 {
+	t.Helper()
+	last, err := n.store.LastIndex()
+	must(t, err)
+	for i := uint64(1); i <= last; i++ {
+		var l raft.Log
+		must(t, n.store.GetLog(i, &l))
+		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
+			var o op
+			o, data, err = nextOp(data)
+			must(t, err)
+			if o.id == id {
+				return i
+			}
+		}
+	}
+	t.Fatal("the operation is not in raft's log")
+	return 0
+}
+
+// TestIndexOfAcknowledged: an operation is acknowledged while later ones of its entry are being applied. A
+// node that asks the leader what it must have applied gets that entry.
+func TestIndexOfAcknowledged(t *testing.T) {
+	gate := make(chan struct{})
+	var blocked atomic.Pointer[string]
+	around := func(path string, sync func() error) error {
+		if b := blocked.Load(); b != nil && path == *b {
+			<-gate
+		}
+		return sync()
+	}
+	c := newCluster(t, 3, Options{disk: disk{around: around}})
+	defer close(gate)
+	leader, follower := c.leader(), c.followers()[0]
+	path := filepath.Join(leader.data, "second.new")
+	blocked.Store(&path)
+	first, second := createOp(t, leader, "first"), createOp(t, leader, "second")
+	leader.raft.Apply(append(first.op, second.op...), 0)
+	must(t, <-first.done)
+	index := entryOf(t, leader, first.id)
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	a, err := follower.wire.ask(ctx, leader.Address(), request{Kind: askIndex})
+	must(t, err)
+	if a.Index < index {
+		t.Errorf("entry %d was acknowledged, and the leader asks others to apply the entries up to %d", index, a.Index)
+	}
+}
+
+// stuckTransfer is a network in which a transfer of the leadership from one node takes for ever.
+type stuckTransfer struct {
+	network
+	from *atomic.Pointer[string]
+	gate chan struct{}
+}
+
+func (n stuckTransfer) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	if from := n.from.Load(); from != nil && *from == string(n.LocalAddr()) {
+		<-n.gate
+		return errors.New("lost by the test")
+	}
+	return n.network.TimeoutNow(id, target, args, resp)
+}
+
+// TestTransferDuringElection: a node that has been elected while it transfers the leadership, which fails,
+// becomes ready.
+func TestTransferDuringElection(t *testing.T) {
+	var from atomic.Pointer[string]
+	gate := make(chan struct{})
+	c := newCluster(t, 3, Options{around: func(n network) network { return stuckTransfer{n, &from, gate} }})
+	var once sync.Once
+	lost := func() { once.Do(func() { close(gate) }) }
+	defer lost()
+	old, next := c.leader(), c.followers()[0]
+	address := next.Address()
+	next.connMu.Lock() // it cannot become ready
+	must(t, old.raft.LeadershipTransferToServer(raft.ServerID(next.ID()), raft.ServerAddress(address)).Error())
+	until(t, "the node is elected", func() bool { return next.raft.State() == raft.Leader })
+	from.Store(&address)
+	transfer := next.raft.LeadershipTransfer()
+	until(t, "the transfer has begun", func() bool {
+		return errors.Is(next.raft.Barrier(0).Error(), raft.ErrLeadershipTransferInProgress) || next.raft.State() != raft.Leader
+	})
+	next.connMu.Unlock()
+	t.Log("the transfer:", transfer.Error())
+	lost()
+	until(t, "a leader is ready", func() bool {
+		for _, n := range c.all() {
+			if n.leader() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
+}
+
+// TestLeaderWaitsForWriters: a node that leads again answers no read before the calls of its earlier
+// writers have ended: one may still have to write a commit that others have seen meanwhile.
+func TestLeaderWaitsForWriters(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	n := c.leader()
+	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
+	n.connMu.Lock()
+	var k *conn
+	for k = range n.conns {
+	}
+	n.connMu.Unlock()
+	k.mu.Lock() // a call that the disk delays
+	must(t, n.Transfer(t.Context(), ""))
+	until(t, "the node is elected again", func() bool {
+		for _, other := range c.all() {
+			if other != n && other.leader() != nil {
+				_ = other.Transfer(t.Context(), n.ID())
+			}
+		}
+		return n.raft.State() == raft.Leader
+	})
+	for range 50 {
+		_ = n.raft.Barrier(0).Error()
+		if n.leader() != nil {
+			t.Error("the node answers reads while a writer of an earlier term is in a call")
+			break
+		}
+	}
+	k.mu.Unlock()
+	c.leader()
+}
+
+// TestOperationsOfAnEntry: the number of an operation within its entry has 12 bits in the identities of
+// databases.
+func TestOperationsOfAnEntry(t *testing.T) {
+	gate, waits := make(chan struct{}), make(chan struct{}, 1)
+	var blocked atomic.Bool
+	c := newCluster(t, 1, Options{disk: disk{written: func(appendlog.SegmentInfo) error {
+		if blocked.Load() {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+			<-gate
+		}
+		return nil
+	}}})
+	n := c.leader()
+	until(t, "the cluster has an identity", func() bool { return n.Status().Cluster != strings.Repeat("0", 16) })
+	blocked.Store(true)
+	const total = 9000
+	var over sync.WaitGroup
+	for range total {
+		over.Go(func() {
+			if err := n.commit(t.Context(), opDelete, make([]byte, 8)); !errors.Is(err, errDeleted) {
+				t.Error(err)
+			}
+		})
+	}
+	<-waits
+	until(t, "all operations wait", func() bool {
+		n.pendMu.Lock()
+		defer n.pendMu.Unlock()
+		return len(n.pending) >= total && len(n.queue) == cap(n.queue)
+	})
+	blocked.Store(false)
+	close(gate)
+	over.Wait()
+	last, err := n.store.LastIndex()
+	must(t, err)
+	for i := uint64(1); i <= last; i++ {
+		var l raft.Log
+		must(t, n.store.GetLog(i, &l))
+		ops := 0
+		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; ops++ {
+			_, data, err = nextOp(data)
+			must(t, err)
+		}
+		if ops >= 1<<12 {
+			t.Errorf("entry %d has %d operations", i, ops)
+		}
+	}
+}
+
+// TestProposeAfterClose: a call that was late for Close gets an error.
+func TestProposeAfterClose(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	c.stop("a")
+	for range 64 {
+		done := make(chan error, 1)
+		go func() { done <- n.commit(context.Background(), opDelete, make([]byte, 8)) }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("the call does not return")
+		}
+	}
+}
