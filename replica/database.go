@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type database struct {
 
 	writers atomic.Int32 // transactions of this node that are being committed; incremented with mu locked
 	lacks   atomic.Bool  // the file lacks a transaction that was committed
+	// The last transaction of this node whose writer did not wait for its outcome; nil if that is known.
+	doubt atomic.Pointer[doubt]
 	// The number of commits that the index of the WAL has after the last commit of a connection of
 	// this node; 0 if it is not known. It is used with the writer's lock.
 	commits atomic.Uint32
@@ -72,6 +75,12 @@ type database struct {
 	backBytes   int
 	fetching    bool
 	lastApplied *txn // set only for bugApplyTwice
+}
+
+// doubt is a transaction that was proposed under a leadership, and is in raft's log before all later ones.
+type doubt struct {
+	id proposalID
+	of *leadership
 }
 
 func (n *Node) newDatabase(id uint64, name string, pageSize uint32, pos Position) *database {
@@ -266,13 +275,17 @@ func (db *database) settle() {
 
 // commit commits the transaction whose frames are in buf, for a connection of this node that
 // holds the writer's lock. It returns nil when a majority has it and write has put the
-// frames into the WAL. The index of the WAL had from commits when the transaction began.
-func (db *database) commit(base int64, from uint32, buf []byte, last int64, write func([]byte) error) error {
-	n := db.node
-	if err := n.writable(); err != nil {
+// frames into the WAL. The index of the WAL had from commits when the transaction began. If the
+// context of the call ends or the connection is ended before the result is known, it is unknown.
+func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last int64, write func([]byte) error) error {
+	n, ctx := db.node, k.context()
+	l := n.leader()
+	if l == nil {
+		return n.notLeader()
+	}
+	if err := db.lock(ctx, k.ended, l); err != nil {
 		return err
 	}
-	db.mu.Lock()
 	err := db.load()
 	switch {
 	case err != nil:
@@ -316,7 +329,7 @@ func (db *database) commit(base int64, from uint32, buf []byte, last int64, writ
 		db.dirty.Store(true)
 		return nil
 	}
-	err = p.wait()
+	err = n.await(ctx, k.ended, p, func() { db.doubt.Store(&doubt{p.id, l}) })
 	if err != nil {
 		if n.bug == bugApplyRefused {
 			_ = write(frames)
@@ -332,6 +345,34 @@ func (db *database) commit(base int64, from uint32, buf []byte, last int64, writ
 	db.dirty.Store(true)
 	n.metrics.Commits.Add(1)
 	return nil
+}
+
+// lock locks mu for a connection that holds the writer's lock, unless the connection is ended: apply
+// holds mu while it waits for that lock, to write a transaction whose outcome was unknown. As long as that is
+// unknown, lock waits too: if the connection's transaction were committed, then after that one, in vain.
+func (db *database) lock(ctx context.Context, ended <-chan struct{}, l *leadership) error {
+	for wait := 10 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
+		if d := db.doubt.Load(); (d == nil || d.of != l) && db.mu.TryLock() {
+			return nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return reason(ctx)
+		case <-ended:
+			if err := db.node.writable(); err != nil {
+				return err
+			}
+			return ErrConflict
+		}
+	}
+}
+
+// known ends the doubt about a transaction.
+func (db *database) known(id proposalID) {
+	if d := db.doubt.Load(); d != nil && d.id == id {
+		db.doubt.CompareAndSwap(d, nil)
+	}
 }
 
 // unwritten is called when a transaction of a connection of this node was committed and the file
@@ -538,6 +579,7 @@ func (db *database) apply(list []job) {
 			continue
 		case t.seq < db.pos.Seq || t.pageSize != db.pageSize:
 			j.mine.finish(ErrConflict)
+			db.known(j.id)
 			continue
 		case t.seq != db.pos.Seq || t.before != db.pos.Sum:
 			// The proposer had a state that this node never had, so this node's file is wrong.
@@ -580,6 +622,7 @@ func (db *database) apply(list []job) {
 			j.mine.at = db.pos
 			j.mine.finish(nil)
 		}
+		db.known(j.id)
 	}
 }
 
@@ -778,6 +821,7 @@ var (
 	// whose outcome was unknown, was committed before it. The transaction can be repeated.
 	ErrConflict = errors.New("replica: another transaction was committed before this one; repeat it")
 
+	errEnded      = errors.New("the node has ended the connection")
 	errLacks      = errors.New("the file lacks a transaction that was committed")
 	errDeleted    = fmt.Errorf("replica: the database was deleted: %w", os.ErrNotExist)
 	errRecovering = errors.New("the node has not caught up with the log since its start")
@@ -824,4 +868,41 @@ func (p *proposal) finish(err error) {
 	}
 }
 
-func (p *proposal) wait() error { return <-p.done }
+// left is called when the outcome of a proposal is known after its proposer may have left.
+func (n *Node) left(p *proposal) {
+	if p.txn == nil {
+		return
+	}
+	if db := n.byID(p.txn.db); db != nil {
+		db.known(p.id)
+	}
+}
+
+// await waits for the result of a proposal, until ctx or the caller's connection ends; a nil channel
+// never ends. It calls leave before it returns without the result.
+func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, leave func()) error {
+	var err error
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		err = reason(ctx)
+	case <-ended:
+		err = errEnded
+	}
+	leave()
+	if n.claim(p.id) == nil {
+		err = <-p.done // the result is on its way
+		n.left(p)
+		return err
+	}
+	return &UncertainError{Err: err}
+}
+
+// reason returns why a context is done, which a firstRow hides from SQLite.
+func reason(ctx context.Context) error {
+	if f, ok := ctx.(*firstRow); ok {
+		ctx = f.Context
+	}
+	return ctx.Err()
+}

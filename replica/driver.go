@@ -26,8 +26,8 @@ type OpenOption func(*connector)
 
 // Stale lets reads run on any node whose state is no older than a bound: the node has all
 // transactions that were acknowledged longer ago than that. Within the bound a read asks no
-// other node. A negative bound allows any age, even when the leader cannot be reached. The
-// connections cannot write.
+// other node. A negative bound allows any age, even when the leader cannot be reached. After its
+// start a node waits for a leader first. The connections cannot write.
 func Stale(bound time.Duration) OpenOption {
 	return func(c *connector) { c.stale, c.bound = true, bound }
 }
@@ -48,9 +48,10 @@ func Stale(bound time.Duration) OpenOption {
 //   - An Exec of several statements commits them one by one. If one fails, those before it stay
 //     committed, and those after it are not executed. With arguments, and in a Query, several
 //     statements are refused, and none is executed.
-//   - A Query that writes (RETURNING) commits before it returns, and keeps its rows in memory. If
-//     its context ends while it waits for the commit, the Query continues to wait. Forwarded, it
-//     returns an error that matches ErrUncertain then.
+//   - A Query that writes (RETURNING) commits before it returns, and keeps its rows in memory.
+//
+// If the context of a call ends while it waits for a commit, its error matches ErrUncertain. For Commit
+// that is the context of BeginTx.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	// SQLite drops the reason of a failed commit. The WAL's file passes it to the connection.
-	k := &conn{c: c, db: db, epoch: epoch, writer: writer}
+	k := &conn{c: c, db: db, epoch: epoch, writer: writer, ended: make(chan struct{})}
 	token := strconv.FormatUint(n.next.Add(1), 36)
 	n.connecting.Store(token, k)
 	defer n.connecting.Delete(token)
@@ -137,7 +138,7 @@ func (n *Node) evict(db *database) {
 	}
 	n.connMu.Unlock()
 	for _, k := range all {
-		if !k.deposed.Swap(true) {
+		if k.depose() {
 			go k.end()
 		}
 	}
@@ -152,6 +153,7 @@ type conn struct {
 	epoch   uint64
 	writer  bool
 	deposed atomic.Bool
+	ended   chan struct{} // closed when deposed is set
 	// What the VFS has noted since the last call began: why SQLite's call failed, and that a
 	// transaction was committed.
 	failure   atomic.Pointer[error]
@@ -160,10 +162,8 @@ type conn struct {
 	mu      sync.Mutex
 	checked bool // check has succeeded in this transaction
 	inTx    bool
+	txCtx   context.Context // of BeginTx
 	closed  bool
-
-	cancelMu sync.Mutex
-	cancel   context.CancelFunc
 }
 
 var (
@@ -173,15 +173,53 @@ var (
 	_ driver.NamedValueChecker = (*conn)(nil)
 )
 
-// end interrupts a running call and rolls back.
-func (k *conn) end() {
-	k.cancelMu.Lock()
-	if k.cancel != nil {
-		k.cancel()
+// callContext is the context of a call, or of its rows. For SQLite, which calls Err, it also ends when
+// the connection is ended.
+type callContext struct {
+	context.Context
+	k *conn
+}
+
+func (c *callContext) Err() error {
+	if c.k.deposed.Load() {
+		return context.Canceled
 	}
-	k.cancelMu.Unlock()
+	return c.Context.Err()
+}
+
+// context returns the context of the running call.
+func (k *conn) context() context.Context {
+	if k.Conn == nil { // it is being opened, or is not one of the driver
+		return context.Background()
+	}
+	return k.Conn.Raw().GetInterrupt()
+}
+
+// depose ends the use of the connection, and reports whether this call did it. It interrupts SQLite.
+func (k *conn) depose() bool {
+	if k.deposed.Swap(true) {
+		return false
+	}
+	close(k.ended)
+	return true
+}
+
+// end rolls back when the running call has returned.
+func (k *conn) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.rollback()
+}
+
+// open reports whether a transaction is open.
+func (k *conn) open() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.closed && !k.Conn.Raw().GetAutocommit()
+}
+
+// rollback ends an open transaction. k.mu is locked.
+func (k *conn) rollback() {
 	if raw := k.Conn.Raw(); !k.closed && !raw.GetAutocommit() {
 		old := raw.SetInterrupt(context.Background())
 		_ = raw.Exec("ROLLBACK")
@@ -189,39 +227,28 @@ func (k *conn) end() {
 	}
 }
 
-// begin begins a call. It returns the call's context.
+// begin begins a call, which ends when k.mu is unlocked. It returns the call's context. If it
+// returns an error, k.mu is not locked.
 func (k *conn) begin(ctx context.Context) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	k.cancelMu.Lock()
-	k.cancel = cancel
-	k.cancelMu.Unlock()
 	k.mu.Lock()
-	if k.deposed.Load() {
-		cancel()
-		k.mu.Unlock()
+	if k.deposed.Load() || k.epoch != k.db.epoch.Load() {
+		defer k.mu.Unlock()
 		return nil, k.gone()
 	}
 	k.failure.Store(nil) // a failed checkpoint does not concern its caller
 	k.committed.Store(false)
-	return ctx, nil
+	return &callContext{ctx, k}, nil
 }
 
-// done ends a call. With rows, their context continues.
-func (k *conn) done(rows bool) {
-	k.mu.Unlock()
-	if rows {
-		return
-	}
-	k.cancelMu.Lock()
-	cancel := k.cancel
-	k.cancelMu.Unlock()
-	cancel()
-}
-
-// gone returns the reason why the connection was ended.
+// gone returns the reason why the connection was ended. It rolls back first: apply may hold the
+// database's mutex and wait for the writer's lock. k.mu is locked.
 func (k *conn) gone() error {
+	k.rollback()
 	if _, err := k.db.usable(); err != nil {
 		return err
+	}
+	if k.c.stale {
+		return driver.ErrBadConn // the file was replaced or repaired: database/sql uses a new connection
 	}
 	if err := k.c.n.writable(); err != nil {
 		return err
@@ -252,7 +279,7 @@ func (k *conn) Close() error {
 	n.connMu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.deposed.Store(true)
+	k.depose()
 	k.closed = true
 	return k.Conn.Close()
 }
@@ -307,12 +334,12 @@ func (k *conn) Begin() (driver.Tx, error) {
 	return k.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-func (k *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	ctx, err := k.begin(ctx)
+func (k *conn) BeginTx(user context.Context, o driver.TxOptions) (driver.Tx, error) {
+	ctx, err := k.begin(user)
 	if err != nil {
 		return nil, err
 	}
-	defer k.done(false)
+	defer k.mu.Unlock()
 	if o.ReadOnly || k.c.stale {
 		// The state that the transaction sees is fixed by its first read, after this.
 		if err := k.check(); err != nil {
@@ -325,7 +352,7 @@ func (k *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 	if err != nil {
 		return nil, k.translate(err)
 	}
-	k.inTx, k.checked = true, o.ReadOnly || k.c.stale
+	k.inTx, k.txCtx, k.checked = true, user, o.ReadOnly || k.c.stale
 	return &tx_{tx, k}, nil
 }
 
@@ -334,16 +361,32 @@ type tx_ struct {
 	k *conn
 }
 
-func (t *tx_) Commit() error   { return t.end(t.Tx.Commit) }
-func (t *tx_) Rollback() error { return t.end(t.Tx.Rollback) }
+// Commit waits for a majority until the context of BeginTx ends.
+func (t *tx_) Commit() error {
+	return t.end(t.k.txCtx, func(ctx context.Context) error {
+		raw := t.k.Conn.Raw()
+		old := raw.SetInterrupt(ctx)
+		defer raw.SetInterrupt(old)
+		err := t.Tx.Commit()
+		if errors.Is(err, sqlite3.INTERRUPT) && t.k.txCtx.Err() != nil {
+			return t.k.txCtx.Err()
+		}
+		return err
+	})
+}
 
-func (t *tx_) end(f func() error) error {
-	if _, err := t.k.begin(context.Background()); err != nil {
+func (t *tx_) Rollback() error {
+	return t.end(context.Background(), func(context.Context) error { return t.Tx.Rollback() })
+}
+
+func (t *tx_) end(ctx context.Context, f func(context.Context) error) error {
+	ctx, err := t.k.begin(ctx)
+	if err != nil {
 		return err
 	}
-	defer t.k.done(false)
+	defer t.k.mu.Unlock()
 	t.k.inTx, t.k.checked = false, false
-	return t.k.translate(f())
+	return t.k.translate(f(ctx))
 }
 
 func (k *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -351,11 +394,21 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if err != nil {
 		return nil, err
 	}
-	defer k.done(false)
-	r, err := k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-	if err != nil && err != driver.ErrSkip && k.failure.Load() == nil {
+	defer k.mu.Unlock()
+	return k.exec(func() (driver.Result, error) { return k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args) })
+}
+
+// exec executes a statement. An error may come from an outdated state. So may the result of a statement
+// that changed nothing, such as an UPDATE that found no row; a change is verified by its commit. k.mu is
+// locked.
+func (k *conn) exec(f func() (driver.Result, error)) (driver.Result, error) {
+	before := k.Conn.Raw().TotalChanges()
+	r, err := f()
+	unverified := err != nil && err != driver.ErrSkip && k.failure.Load() == nil ||
+		err == nil && k.writer && !k.committed.Load() && k.Conn.Raw().TotalChanges() == before
+	if unverified {
 		if err := k.check(); err != nil {
-			return nil, err // the original error may come from an outdated state
+			return nil, err
 		}
 	}
 	return r, k.translate(err)
@@ -370,7 +423,7 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	defer k.done(false)
+	defer k.mu.Unlock()
 	s, err := k.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		// The result may come from an outdated state.
@@ -411,14 +464,8 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	if err != nil {
 		return nil, err
 	}
-	defer s.k.done(false)
-	r, err := s.innerStmt.ExecContext(ctx, args)
-	if err != nil && s.k.failure.Load() == nil {
-		if err := s.k.check(); err != nil {
-			return nil, err
-		}
-	}
-	return r, s.k.translate(err)
+	defer s.k.mu.Unlock()
+	return s.k.exec(func() (driver.Result, error) { return s.innerStmt.ExecContext(ctx, args) })
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -426,12 +473,11 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	if err != nil {
 		return nil, err
 	}
+	defer s.k.mu.Unlock()
 	if err := s.k.check(); err != nil {
-		s.k.done(false)
 		return nil, err
 	}
 	if s.k.writer && !s.k.inTx && !s.innerStmt.(interface{ ReadOnly() bool }).ReadOnly() {
-		defer s.k.done(false)
 		r, err := s.queryWrite(ctx, args)
 		if err != nil {
 			return nil, s.k.translate(err)
@@ -440,10 +486,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	}
 	r, err := s.innerStmt.QueryContext(ctx, args)
 	if err != nil {
-		s.k.done(false)
 		return nil, s.k.translate(err)
 	}
-	s.k.done(true)
 	return &rows{r.(innerRows), s.k}, nil
 }
 
@@ -522,7 +566,7 @@ type rows struct {
 func (r *rows) Next(dest []driver.Value) error {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
-	if r.k.deposed.Load() {
+	if r.k.deposed.Load() || r.k.epoch != r.k.db.epoch.Load() {
 		return r.k.gone()
 	}
 	return r.k.translate(r.innerRows.Next(dest))
@@ -530,7 +574,7 @@ func (r *rows) Next(dest []driver.Value) error {
 
 func (r *rows) Close() error {
 	r.k.mu.Lock()
-	defer r.k.done(false)
+	defer r.k.mu.Unlock()
 	return r.k.translate(r.innerRows.Close())
 }
 

@@ -202,6 +202,7 @@ func (f fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // job is a transaction to be applied.
 type job struct {
 	at   Position
+	id   proposalID
 	t    *txn
 	mine *proposal // nil if it is not from this node, or its writer has given up
 }
@@ -249,7 +250,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 					mine.finish(errDeleted)
 					continue
 				}
-				jobs[db] = append(jobs[db], job{at, t, mine})
+				jobs[db] = append(jobs[db], job{at, o.id, t, mine})
 			default:
 				flush()
 				mine.finish(f.carryOut(o, at, n))

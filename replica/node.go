@@ -895,12 +895,7 @@ func (n *Node) claim(id proposalID) *proposal {
 func (n *Node) commit(ctx context.Context, kind byte, rest []byte) error {
 	p := n.propose(kind, rest)
 	n.enqueue(p)
-	select {
-	case err := <-p.done:
-		return err
-	case <-ctx.Done():
-		return &UncertainError{Err: ctx.Err()}
-	}
+	return n.await(ctx, nil, p, func() {})
 }
 
 func (n *Node) enqueue(p *proposal) {
@@ -964,6 +959,7 @@ func (n *Node) proposer() {
 			if err := future.Error(); err != nil {
 				for _, p := range group {
 					n.claim(p.id).finish(n.outcome(err))
+					n.left(p)
 				}
 			}
 		}()

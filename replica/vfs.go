@@ -307,7 +307,7 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.makeRoom(base + int64(len(buf))); err != nil {
 		return f.local(err, sqlite3.IOERR_FSYNC)
 	}
-	err := f.db.commit(base, f.from, buf, last, func(frames []byte) error {
+	err := f.db.commit(f.conn, base, f.from, buf, last, func(frames []byte) error {
 		_, err := f.File.WriteAt(frames, base)
 		return err
 	})
