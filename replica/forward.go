@@ -54,11 +54,12 @@ const (
 )
 
 // forwardRequest is a statement, or the begin or end of a transaction. The first one of a
-// connection names the database and nothing else.
+// connection names the database and nothing else. JSON preserves bytes; it would replace parts of a
+// string that are not UTF-8, and make others several times as long.
 type forwardRequest struct {
 	Op        string         `json:"op,omitempty"`
 	Database  string         `json:"database,omitempty"`
-	Query     string         `json:"query,omitempty"`
+	Query     []byte         `json:"query,omitempty"`
 	Args      []forwardValue `json:"args,omitempty"`
 	ReadOnly  bool           `json:"readOnly,omitempty"`
 	Isolation int            `json:"isolation,omitempty"`
@@ -69,7 +70,7 @@ type forwardAnswer struct {
 	Fault   *forwardFault    `json:"fault,omitempty"`
 	LastID  int64            `json:"lastID,omitempty"`
 	Changes int64            `json:"changes,omitempty"`
-	Columns []string         `json:"columns,omitempty"`
+	Columns [][]byte         `json:"columns,omitempty"`
 	Types   []string         `json:"types,omitempty"`
 	Rows    [][]forwardValue `json:"rows,omitempty"`
 	More    bool             `json:"more,omitempty"`
@@ -263,8 +264,10 @@ func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (a
 	if err := ctx.Err(); err != nil {
 		return all, err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer k.watch(cancel)()
 	interrupt := context.AfterFunc(ctx, func() { _ = k.conn.SetDeadline(time.Unix(1, 0)) })
-	size := 0
 	err = send(k.conn, r)
 	for err == nil {
 		var a forwardAnswer
@@ -274,11 +277,6 @@ func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (a
 		all.Fault, all.LastID, all.Changes, all.More = a.Fault, a.LastID, a.Changes, a.More
 		if a.Columns != nil {
 			all.Columns, all.Types = a.Columns, a.Types
-		}
-		for _, row := range a.Rows {
-			for _, v := range row {
-				size += len(v.Bytes) + 16
-			}
 		}
 		all.Rows = append(all.Rows, a.Rows...)
 		if !a.More {
@@ -301,10 +299,50 @@ func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (a
 	if commits {
 		return all, &UncertainError{Err: err}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && context.Cause(ctx) != errReplaced {
 		return all, ctx.Err()
 	}
 	return all, k.gone(err)
+}
+
+var errReplaced = errors.New("the node at the other end leads no longer")
+
+// watch cancels a call if the node at the other end is not the leader: it may be stopped, or cut off, and
+// never answer. The leader counts as lost when another one is known, or none for Options.Election.
+func (k *forwarded) watch(cancel context.CancelCauseFunc) (stop func()) {
+	every := k.n.opts.Election / 2
+	var mu sync.Mutex
+	var timer *time.Timer
+	stopped, without := false, 0
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			return
+		}
+		switch leader, _ := k.n.raft.LeaderWithID(); string(leader) {
+		case k.leader:
+			without = 0
+		case "":
+			without++
+		default:
+			without = 3
+		}
+		if without > 2 {
+			cancel(errReplaced)
+			return
+		}
+		timer.Reset(every)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(every, look)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		timer.Stop()
+	}
 }
 
 // gone is the error of a connection that was lost before a commit: the leader rolls back.
@@ -337,7 +375,7 @@ func (k *forwarded) Close() error {
 func (k *forwarded) CheckNamedValue(*driver.NamedValue) error { return driver.ErrSkip }
 
 func (k *forwarded) statement(ctx context.Context, op, query string, args []driver.NamedValue) (forwardAnswer, error) {
-	r := forwardRequest{Op: op, Query: query}
+	r := forwardRequest{Op: op, Query: []byte(query)}
 	size := len(query)
 	for _, a := range args {
 		v, err := packValue(a.Value)
@@ -387,7 +425,14 @@ type forwardedRows struct{ a forwardAnswer }
 
 var _ driver.RowsColumnTypeDatabaseTypeName = (*forwardedRows)(nil)
 
-func (r *forwardedRows) Columns() []string                       { return r.a.Columns }
+func (r *forwardedRows) Columns() []string {
+	names := make([]string, len(r.a.Columns))
+	for i, name := range r.a.Columns {
+		names[i] = string(name)
+	}
+	return names
+}
+
 func (r *forwardedRows) ColumnTypeDatabaseTypeName(i int) string { return r.a.Types[i] }
 func (r *forwardedRows) Close() error                            { r.a.Rows = nil; return nil }
 
@@ -497,10 +542,15 @@ func (w *wire) serveForward(c net.Conn) {
 	for r := range requests {
 		idle.Stop()
 		w.node.metrics.Forwarded.Add(1)
-		if err := s.serve(ctx, r, func(a forwardAnswer) error { return send(c, a) }); err != nil {
+		answer := func(a forwardAnswer) error {
+			// A node that does not read its answer must not keep the lock of its transaction.
+			_ = c.SetWriteDeadline(time.Now().Add(time.Minute))
+			return send(c, a)
+		}
+		if err := s.serve(ctx, r, answer); err != nil {
 			return
 		}
-		if s.tx != nil {
+		if s.open() {
 			idle.Reset(time.Duration(w.node.forwardIdle.Load()))
 		}
 	}
@@ -539,6 +589,27 @@ func (s *forwardSession) close() {
 	}
 }
 
+// open reports whether a transaction is open, which a statement may have begun.
+func (s *forwardSession) open() bool {
+	open := false
+	_ = s.conn.Raw(func(c any) error {
+		open = c.(*conn).open()
+		return nil
+	})
+	return open
+}
+
+// guarded runs f, and turns a panic into an error: SQLite's driver panics for some statements, for example
+// if the name of a column of the result is very long, and a statement must not end the leader.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the driver of SQLite panicked: %v", ErrForward, p)
+		}
+	}()
+	return f()
+}
+
 // serve answers a request. It returns an error if the connection cannot be used any more.
 func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer func(forwardAnswer) error) error {
 	var a forwardAnswer
@@ -573,9 +644,9 @@ func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer fun
 		switch {
 		case err != nil:
 		case r.Op == forwardExec:
-			a, err = s.exec(ctx, r.Query, args)
+			err = guarded(func() (err error) { a, err = s.exec(ctx, string(r.Query), args); return err })
 		default:
-			a, err = s.query(ctx, r.Query, args, answer)
+			err = guarded(func() (err error) { a, err = s.query(ctx, string(r.Query), args, answer); return err })
 		}
 	default:
 		err = fmt.Errorf("%w: unknown request %q", ErrForward, r.Op)
@@ -616,9 +687,8 @@ func (s *forwardSession) query(ctx context.Context, query string, args []any, an
 	if err != nil {
 		return a, err
 	}
-	a.Columns = []string{}
 	for _, t := range types {
-		a.Columns, a.Types = append(a.Columns, t.Name()), append(a.Types, t.DatabaseTypeName())
+		a.Columns, a.Types = append(a.Columns, []byte(t.Name())), append(a.Types, t.DatabaseTypeName())
 	}
 	values, into := make([]any, len(types)), make([]any, len(types))
 	for i := range values {
@@ -703,6 +773,7 @@ func do(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
+	defer tx.Rollback() // if fn panics or ends the goroutine; otherwise it does nothing
 	if err := fn(tx); err != nil {
 		return errors.Join(err, rollback(tx))
 	}

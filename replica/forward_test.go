@@ -3,11 +3,14 @@
 package replica
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -196,4 +199,100 @@ func TestDoAnywhere(t *testing.T) {
 		t.Errorf("%d rows, want %d", got, total)
 	}
 	c.judge()
+}
+
+// TestForwardedText: a forwarded statement is the one that was sent, also if it is not UTF-8, or
+// is longer in JSON.
+func TestForwardedText(t *testing.T) {
+	c := newCluster(t, 3, Options{Forward: true})
+	db := open(t, c.followers()[0], "db")
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('a\xff\xfeb')")
+	if got := value(t, db, "SELECT hex(CAST(x AS BLOB)) FROM t"); got != "61FFFE62" {
+		t.Errorf("the row has the bytes %s", got)
+	}
+	var size int
+	if err := db.QueryRowContext(ctx, "SELECT length('"+strings.Repeat("<", 5<<20)+"') AS n").Scan(&size); err != nil || size != 5<<20 {
+		t.Errorf("%d characters, %v", size, err)
+	}
+	// The name of this column is longer than the driver of SQLite allows.
+	if err := db.QueryRowContext(ctx, "SELECT length('"+strings.Repeat("<", 2<<20)+"')").Scan(&size); !errors.Is(err, ErrForward) {
+		t.Error(err)
+	}
+	execAll(t, db, "INSERT INTO t VALUES(1)")
+	c.judge()
+}
+
+// TestForwardedToDeadLeader: the leader is stopped or cut off, and does not answer. A call returns when
+// this node knows another leader.
+func TestForwardedToDeadLeader(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	c.leader()
+	n := c.followers()[0]
+	for what, call := range map[string]func(*forwarded) error{
+		"a commit":   func(k *forwarded) error { return forwardedTx{k}.Commit() },
+		"a rollback": func(k *forwarded) error { return forwardedTx{k}.Rollback() },
+	} {
+		near, far := net.Pipe()
+		defer far.Close()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		k := &forwarded{n: n, leader: "127.0.0.1:1", conn: near, in: bufio.NewReader(near), stop: func() bool { return true }}
+		done := make(chan error, 1)
+		go func() { done <- call(k) }()
+		select {
+		case err := <-done:
+			_, lost := errors.AsType[*NotLeaderError](err)
+			if uncertain := errors.Is(err, ErrUncertain); uncertain != (what == "a commit") || lost == uncertain {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s does not return", what)
+		}
+		near.Close()
+	}
+}
+
+// TestForwardedBegin: a transaction that a forwarded statement begins does not keep the write lock either.
+func TestForwardedBegin(t *testing.T) {
+	c := newCluster(t, 3, Options{Forward: true})
+	leader := c.leader()
+	leader.forwardIdle.Store(int64(50 * time.Millisecond))
+	db := open(t, c.followers()[0], "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	kept, err := db.Conn(t.Context())
+	must(t, err)
+	defer kept.Close()
+	_, err = kept.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := open(t, leader, "db").ExecContext(ctx, "INSERT INTO t VALUES(1)"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDoPanics: a function that panics does not leave its transaction open.
+func TestDoPanics(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	c.leader()
+	for _, n := range c.all() {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_ = n.Do(t.Context(), "db", func(*sql.Tx) error { panic("by the test") })
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := n.Do(ctx, "db", func(tx *sql.Tx) error {
+			_, err := tx.Exec("CREATE TABLE IF NOT EXISTS t(x)")
+			return err
+		})
+		cancel()
+		if err != nil {
+			t.Errorf("after a panic on %s: %v", n.ID(), err)
+		}
+	}
 }

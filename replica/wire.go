@@ -342,7 +342,7 @@ const (
 	kindTerm    = "term"
 )
 
-const wireVersion = 3
+const wireVersion = 4
 
 // hello begins each connection; welcome answers it.
 type hello struct {
