@@ -56,6 +56,7 @@ type database struct {
 	pos      Position // according to raft's log
 	pageSize uint32
 	gone     bool // it was deleted
+	obsolete bool // another node has applied its deletion, and this node has not yet
 	// A transaction of this node was proposed, and none of its own was counted since. The file then has
 	// the state of pos, although its writer holds the lock.
 	proposed bool

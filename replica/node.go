@@ -1057,6 +1057,9 @@ func (n *Node) databases() []*database {
 	return all
 }
 
+// createdAt returns the index of the entry that created a database.
+func createdAt(id uint64) uint64 { return id >> 12 }
+
 func (n *Node) byID(id uint64) *database {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -1335,3 +1335,35 @@ func TestQuietPipelineWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestJoinAfterDelete: a member that gets a snapshot with a database that was deleted since does not wait
+// for the database's file. Raft hands it no entry before it has the snapshot, so it would not learn of the
+// deletion.
+func TestJoinAfterDelete(t *testing.T) {
+	c := newCluster(t, 3, Options{SnapshotEntries: 20})
+	leader := c.leader()
+	ctx := t.Context()
+	for _, name := range []string{"deleted", "kept"} {
+		db := open(t, leader, name)
+		execAll(t, db, "CREATE TABLE t(x)")
+		for range 30 {
+			execAll(t, db, "INSERT INTO t VALUES(1)")
+		}
+	}
+	c.judge()
+	for _, n := range c.all() {
+		must(t, n.raft.Snapshot().Error())
+	}
+	must(t, leader.Delete(ctx, "deleted"))
+	c.addrs["d"] = freeAddress(t)
+	o := c.options("d")
+	o.Peers = nil
+	d, err := Open(o)
+	must(t, err)
+	defer d.Close()
+	must(t, leader.AddMember(ctx, "d", d.Address()))
+	until(t, "the new node has the databases", func() bool {
+		return fmt.Sprint(d.List()) == "[kept]" && d.recovered.Load() && len(d.Status().Broken) == 0
+	})
+	c.judge()
+}

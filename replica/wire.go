@@ -827,6 +827,7 @@ type fetchRequest struct {
 
 type fetchAnswer struct {
 	Error    string   `json:"error,omitempty"`
+	Deleted  bool     `json:"deleted,omitempty"` // the database was deleted, in raft's log
 	Position Position `json:"position"`
 	PageSize uint32   `json:"pageSize"`
 	Pages    uint32   `json:"pages"`
@@ -841,7 +842,7 @@ func (w *wire) serveFetch(c net.Conn) {
 	defer cancel()
 	f, m, pos, err := w.node.imageOf(ctx, r.Database, r.Seq)
 	if err != nil {
-		_ = send(c, fetchAnswer{Error: err.Error()})
+		_ = send(c, fetchAnswer{Error: err.Error(), Deleted: err == errDeleted})
 		return
 	}
 	defer func() { _ = errors.Join(m.done(), f.close()) }()
@@ -865,13 +866,12 @@ func (w *wire) serveFetch(c net.Conn) {
 // imageOf opens an image of a database with at least seq transactions, and returns its
 // position.
 func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, Position, error) {
-	db, known := n.byID(id), false
+	db := n.byID(id)
 	for ; ; db = n.byID(id) {
-		if db == nil && known {
+		if db == nil && n.applied.Load() >= createdAt(id) && n.byID(id) == nil {
 			return nil, nil, Position{}, errDeleted
 		}
 		if db != nil {
-			known = true
 			db.mu.Lock()
 			at, err := db.filePosition(seq)
 			db.mu.Unlock()
@@ -1075,6 +1075,11 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 	if err := receive(in, &a); err != nil {
 		return err
 	}
+	if a.Deleted {
+		db.mu.Lock()
+		db.obsolete = true
+		db.mu.Unlock()
+	}
 	if a.Error != "" {
 		return fmt.Errorf("%s answered: %s", address, a.Error)
 	}
@@ -1216,14 +1221,15 @@ func (n *Node) fetchAll(dbs map[string]*database) error {
 	return n.closing.Err()
 }
 
-// ensure waits until a database is complete on this node, or alone returns true.
+// ensure waits until a database is complete on this node, or alone returns true. It does not wait for one
+// that was deleted after the snapshot: raft brings the deletion when it has the snapshot.
 func (n *Node) ensure(db *database, alone func() bool) {
 	db.mu.Lock()
 	_ = db.load() // a file with another state is fetched
 	db.mu.Unlock()
 	for wait := time.Millisecond; n.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
 		db.mu.Lock()
-		done := db.broken == nil || db.gone
+		done := db.broken == nil || db.gone || db.obsolete
 		db.mu.Unlock()
 		if done || alone() {
 			return
