@@ -33,7 +33,7 @@ func (n *Node) Backup(ctx context.Context, dir string) error {
 	if err := n.WaitReady(ctx); err != nil {
 		return err
 	}
-	if err := n.fresh(0); err != nil {
+	if err := n.fresh(ctx, 0); err != nil {
 		return err
 	}
 	n.mu.RLock()

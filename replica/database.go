@@ -322,7 +322,7 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 
 	p := n.propose(opTxn, t.encode())
 	p.txn = t
-	n.enqueue(p)
+	n.enqueue(ctx, p)
 	if n.bug == bugEarlyAck {
 		if err := write(frames); err != nil {
 			return err
@@ -883,6 +883,11 @@ func (n *Node) left(p *proposal) {
 // never ends. It calls leave before it returns without the result.
 func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, leave func()) error {
 	var err error
+	select {
+	case err := <-p.done:
+		return err
+	default:
+	}
 	select {
 	case err := <-p.done:
 		return err

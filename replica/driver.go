@@ -316,15 +316,15 @@ func (k *conn) translate(err error) error {
 }
 
 // check verifies, before a read, that the state of this node is recent enough. k.mu is locked.
-func (k *conn) check() error {
+func (k *conn) check(ctx context.Context) error {
 	if k.checked {
 		return nil
 	}
 	var err error
 	if k.c.stale {
-		err = k.c.n.fresh(k.c.bound)
+		err = k.c.n.fresh(ctx, k.c.bound)
 	} else {
-		err = k.c.n.verify()
+		err = k.c.n.verify(ctx)
 	}
 	k.checked = err == nil && k.inTx
 	return err
@@ -342,7 +342,7 @@ func (k *conn) BeginTx(user context.Context, o driver.TxOptions) (driver.Tx, err
 	defer k.mu.Unlock()
 	if o.ReadOnly || k.c.stale {
 		// The state that the transaction sees is fixed by its first read, after this.
-		if err := k.check(); err != nil {
+		if err := k.check(ctx); err != nil {
 			return nil, err
 		}
 	} else if err := k.c.n.writable(); err != nil {
@@ -395,19 +395,19 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, err
 	}
 	defer k.mu.Unlock()
-	return k.exec(func() (driver.Result, error) { return k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args) })
+	return k.exec(ctx, func() (driver.Result, error) { return k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args) })
 }
 
 // exec executes a statement. An error may come from an outdated state. So may the result of a statement
 // that changed nothing, such as an UPDATE that found no row; a change is verified by its commit. k.mu is
 // locked.
-func (k *conn) exec(f func() (driver.Result, error)) (driver.Result, error) {
+func (k *conn) exec(ctx context.Context, f func() (driver.Result, error)) (driver.Result, error) {
 	before := k.Conn.Raw().TotalChanges()
 	r, err := f()
 	unverified := err != nil && err != driver.ErrSkip && k.failure.Load() == nil ||
 		err == nil && k.writer && !k.committed.Load() && k.Conn.Raw().TotalChanges() == before
 	if unverified {
-		if err := k.check(); err != nil {
+		if err := k.check(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -427,7 +427,7 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	s, err := k.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		// The result may come from an outdated state.
-		if err := k.check(); err != nil {
+		if err := k.check(ctx); err != nil {
 			return nil, err
 		}
 		if s, err = k.Conn.PrepareContext(ctx, query); err != nil {
@@ -465,7 +465,7 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 		return nil, err
 	}
 	defer s.k.mu.Unlock()
-	return s.k.exec(func() (driver.Result, error) { return s.innerStmt.ExecContext(ctx, args) })
+	return s.k.exec(ctx, func() (driver.Result, error) { return s.innerStmt.ExecContext(ctx, args) })
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -474,7 +474,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 		return nil, err
 	}
 	defer s.k.mu.Unlock()
-	if err := s.k.check(); err != nil {
+	if err := s.k.check(ctx); err != nil {
 		return nil, err
 	}
 	if s.k.writer && !s.k.inTx && !s.innerStmt.(interface{ ReadOnly() bool }).ReadOnly() {

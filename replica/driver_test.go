@@ -32,7 +32,7 @@ func TestDeposedLeaderExec(t *testing.T) {
 	c.base = usual
 	defer d.pass()
 	until(t, "the node leads and has nothing to catch up", func() bool {
-		if a.leader() != nil && a.verify() == nil {
+		if a.leader() != nil && a.verify(t.Context()) == nil {
 			return true
 		}
 		_ = c.leader().Transfer(t.Context(), "a")
@@ -240,4 +240,22 @@ func TestCommitWithoutStorage(t *testing.T) {
 		t.Errorf("the rows %q are there, and the outcome of %q was unknown", got, uncertain)
 	}
 	c.judge()
+}
+
+// TestContextOfARead: a read that waits for the answer of a majority returns when its context ends.
+func TestContextOfARead(t *testing.T) {
+	d := new(delayer)
+	c := newCluster(t, 3, Options{Election: 8 * time.Second, around: d.around})
+	leader := c.leader()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	d.hold()
+	defer d.pass()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	err := db.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(new(int))
+	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
 }

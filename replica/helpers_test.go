@@ -159,7 +159,7 @@ func (c *cluster) leader() *Node {
 	var leader *Node
 	until(c.t, "a leader", func() bool {
 		for _, n := range c.all() {
-			if n.leader() != nil && n.verify() == nil {
+			if n.leader() != nil && n.verify(c.t.Context()) == nil {
 				leader = n
 				return true
 			}

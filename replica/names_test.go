@@ -26,7 +26,7 @@ func TestNames(t *testing.T) {
 	}
 	create := func(name string) error {
 		p := createOp(t, leader, name) // the state machine decides, not the check before it
-		leader.enqueue(p)
+		leader.enqueue(ctx, p)
 		return <-p.done
 	}
 	longest := strings.Repeat("x", 240)

@@ -894,13 +894,16 @@ func (n *Node) claim(id proposalID) *proposal {
 // commit proposes an operation and waits for its result.
 func (n *Node) commit(ctx context.Context, kind byte, rest []byte) error {
 	p := n.propose(kind, rest)
-	n.enqueue(p)
+	n.enqueue(ctx, p)
 	return n.await(ctx, nil, p, func() {})
 }
 
-func (n *Node) enqueue(p *proposal) {
+// enqueue passes a proposal to the proposer. If that is impossible, the proposal's result is the reason.
+func (n *Node) enqueue(ctx context.Context, p *proposal) {
 	select {
 	case n.queue <- p:
+	case <-ctx.Done():
+		n.claim(p.id).finish(reason(ctx))
 	case <-n.closing.Done():
 		n.claim(p.id).finish(net.ErrClosed)
 	}

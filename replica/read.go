@@ -17,7 +17,7 @@ import (
 )
 
 // sharedCheck runs a check for all callers that wait for one. A caller gets the result of a
-// run that began after its call.
+// run that began after its call, or the error of its context.
 type sharedCheck struct {
 	mu      sync.Mutex
 	running bool
@@ -29,7 +29,7 @@ type checkRun struct {
 	err  error
 }
 
-func (s *sharedCheck) do(check func() error) error {
+func (s *sharedCheck) do(ctx context.Context, check func() error) error {
 	s.mu.Lock()
 	if s.next == nil {
 		s.next = &checkRun{done: make(chan struct{})}
@@ -40,8 +40,12 @@ func (s *sharedCheck) do(check func() error) error {
 		go s.run(check)
 	}
 	s.mu.Unlock()
-	<-r.done
-	return r.err
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return reason(ctx)
+	}
 }
 
 func (s *sharedCheck) run(check func() error) {
@@ -65,14 +69,14 @@ func (s *sharedCheck) run(check func() error) {
 
 // verify checks that this node leads: its state then has all transactions that were
 // acknowledged before the call.
-func (n *Node) verify() error {
+func (n *Node) verify(ctx context.Context) error {
 	if err := n.writable(); err != nil {
 		return err
 	}
 	if n.bug == bugStaleRead {
 		return nil
 	}
-	return n.verifying.do(func() error {
+	return n.verifying.do(ctx, func() error {
 		l := n.leader()
 		if l == nil {
 			return n.notLeader()
@@ -190,14 +194,14 @@ type readSync struct {
 }
 
 // fresh ensures that this node is no further behind than a bound.
-func (n *Node) fresh(bound time.Duration) error {
-	if bound < 0 || n.leader() != nil && n.verify() == nil {
+func (n *Node) fresh(ctx context.Context, bound time.Duration) error {
+	if bound < 0 || n.leader() != nil && n.verify(ctx) == nil {
 		return nil
 	}
 	if s := n.lastSync.Load(); s != nil && time.Since(s.at) <= bound {
 		return nil
 	}
-	err := n.reading.do(n.syncRead)
+	err := n.reading.do(ctx, n.syncRead)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
@@ -214,7 +218,7 @@ func (n *Node) syncRead() error {
 		return n.notLeader()
 	}
 	if string(id) == n.opts.ID {
-		return n.verify()
+		return n.verify(ctx)
 	}
 	a, err := n.wire.ask(ctx, string(address), request{Kind: askIndex})
 	if err != nil {
@@ -231,7 +235,7 @@ func (n *Node) syncRead() error {
 // catchUp waits until this node has caught up after its start, and records it.
 func (n *Node) catchUp() {
 	for wait := 10 * time.Millisecond; !n.recovered.Load(); wait = min(2*wait, time.Second) {
-		if n.reading.do(n.syncRead) == nil {
+		if n.reading.do(n.closing, n.syncRead) == nil {
 			continue
 		}
 		select {

@@ -92,7 +92,7 @@ func TestDeposedLeaderReads(t *testing.T) {
 				return false
 			})
 			leader.leading.Store(stale) // it has not heard of its successor yet
-			err := leader.verify()
+			err := leader.verify(t.Context())
 			if (err == nil) != (p == bugStaleRead) {
 				t.Errorf("a read on the deposed leader: %v", err)
 			}
@@ -112,7 +112,7 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 		leader := c.leader()
 		d.hold()
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- leader.verify() }()
+		go func() { first <- leader.verify(t.Context()) }()
 		for !d.heldTerm() {
 			if leader.leader() == nil {
 				return false // held back for too long on a slow machine
@@ -120,7 +120,7 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		d.lose() // no request that is sent from now on arrives
-		go func() { second <- leader.verify() }()
+		go func() { second <- leader.verify(t.Context()) }()
 		for waits := false; !waits; {
 			if leader.leader() == nil {
 				return false
@@ -145,7 +145,7 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 		}
 		return true
 	})
-	must(t, c.leader().verify())
+	must(t, c.leader().verify(t.Context()))
 }
 
 // deaf is a network in which nothing is sent to one member while it is cut off.
@@ -194,7 +194,7 @@ func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 	c.base = usual
 	defer d.pass()
 	until(t, "the node leads and has nothing to catch up", func() bool {
-		if a.leader() != nil && a.verify() == nil {
+		if a.leader() != nil && a.verify(t.Context()) == nil {
 			return true
 		}
 		_ = c.leader().Transfer(t.Context(), "a")

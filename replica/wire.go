@@ -767,7 +767,7 @@ func (w *wire) requests(c net.Conn) {
 		var err error
 		switch r.Kind {
 		case askIndex:
-			if err = w.node.verify(); err == nil {
+			if err = w.node.verify(w.node.closing); err == nil {
 				// Commits are acknowledged while their entries are being applied.
 				a.Index = max(w.node.began.Load(), w.node.applied.Load())
 			}
