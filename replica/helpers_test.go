@@ -422,7 +422,7 @@ func (p delayedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 // createOp proposes the creation of a database, without passing it to raft.
 func createOp(t *testing.T, n *Node, name string) *proposal {
 	t.Helper()
-	size, pages, err := emptyDatabase(CreateOptions{})
+	size, pages, err := n.emptyDatabase(CreateOptions{})
 	must(t, err)
 	rest := binary.LittleEndian.AppendUint32(nil, size)
 	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))

@@ -100,6 +100,20 @@ func TestDirectoryBehindLink(t *testing.T) {
 	}
 }
 
+// TestNoTemporaryDirectory: a node needs no directory beside its own.
+func TestNoTemporaryDirectory(t *testing.T) {
+	dir, address := filepath.Join(t.TempDir(), "100%"), freeAddress(t)
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
+	n, err := Open(Options{ID: "a", Dir: dir, Listen: address, Peers: map[string]string{"a": address}})
+	must(t, err)
+	defer n.Close()
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	until(t, "the node leads", func() bool { return n.leader() != nil })
+	must(t, n.Create(ctx, "db", CreateOptions{PageSize: 2048, AutoVacuum: true}))
+	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
+}
+
 // TestSecondProcess: a node that is started with the directory of a running one changes nothing in it.
 func TestSecondProcess(t *testing.T) {
 	c := newCluster(t, 1, Options{})

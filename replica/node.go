@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -1060,8 +1061,11 @@ func (n *Node) databases() []*database {
 	return all
 }
 
-// createdAt returns the index of the entry that created a database.
-func createdAt(id uint64) uint64 { return id >> 12 }
+// isDeleted reports whether a database was deleted by an entry that this node has applied.
+func (n *Node) isDeleted(id uint64) bool {
+	created := id >> 12
+	return n.applied.Load() >= created && n.byID(id) == nil
+}
 
 func (n *Node) byID(id uint64) *database {
 	n.mu.RLock()
@@ -1122,7 +1126,7 @@ func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 	if err != nil {
 		return err
 	}
-	size, pages, err := emptyDatabase(o)
+	size, pages, err := n.emptyDatabase(o)
 	if err != nil {
 		return err
 	}
@@ -1211,14 +1215,19 @@ var emptyDatabases sync.Map
 
 // emptyDatabase returns a database without tables that is in WAL mode. The pages are read-only:
 // all databases with the same options begin with them.
-func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
+func (n *Node) emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
 	if o.PageSize == 0 {
 		o.PageSize = 4096
 	}
 	if made, ok := emptyDatabases.Load(o); ok {
 		return uint32(o.PageSize), made.([]byte), nil
 	}
-	dir, err := os.MkdirTemp("", "ringside-replica-")
+	// The system may have no directory for temporary files.
+	staging := filepath.Join(n.opts.Dir, "staging")
+	if err := os.MkdirAll(staging, 0o700); err != nil {
+		return 0, nil, err
+	}
+	dir, err := os.MkdirTemp(staging, "empty-")
 	if err != nil {
 		return 0, nil, err
 	}
@@ -1228,7 +1237,7 @@ func emptyDatabase(o CreateOptions) (pageSize uint32, pages []byte, err error) {
 		vacuum = "INCREMENTAL"
 	}
 	path := filepath.Join(dir, "db")
-	c, err := sqlite3.Open("file:" + path + "?vfs=os")
+	c, err := sqlite3.Open((&url.URL{Scheme: "file", OmitHost: true, Path: path}).String() + "?vfs=os")
 	if err != nil {
 		return 0, nil, err
 	}

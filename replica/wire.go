@@ -842,7 +842,7 @@ func (w *wire) serveFetch(c net.Conn) {
 	defer cancel()
 	f, m, pos, err := w.node.imageOf(ctx, r.Database, r.Seq)
 	if err != nil {
-		_ = send(c, fetchAnswer{Error: err.Error(), Deleted: err == errDeleted})
+		_ = send(c, fetchAnswer{Error: err.Error(), Deleted: w.node.isDeleted(r.Database)})
 		return
 	}
 	defer func() { _ = errors.Join(m.done(), f.close()) }()
@@ -868,7 +868,7 @@ func (w *wire) serveFetch(c net.Conn) {
 func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, Position, error) {
 	db := n.byID(id)
 	for ; ; db = n.byID(id) {
-		if db == nil && n.applied.Load() >= createdAt(id) && n.byID(id) == nil {
+		if n.isDeleted(id) {
 			return nil, nil, Position{}, errDeleted
 		}
 		if db != nil {
