@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -103,6 +104,8 @@ func (db *database) load() error {
 		return db.broken
 	case db.loaded:
 		return nil
+	case db.node.closing.Err() != nil:
+		return net.ErrClosed
 	}
 	total, err := db.scan()
 	if db.missed {

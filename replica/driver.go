@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"reflect"
 	"strconv"
@@ -244,6 +245,9 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 // database's mutex and wait for the writer's lock. k.mu is locked.
 func (k *conn) gone() error {
 	k.rollback()
+	if k.c.n.closing.Err() != nil {
+		return net.ErrClosed
+	}
 	if _, err := k.db.usable(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/appendlog"
 )
@@ -257,5 +259,34 @@ func TestContextOfARead(t *testing.T) {
 	err := db.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(new(int))
 	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
 		t.Errorf("after %v: %v", took, err)
+	}
+}
+
+// TestConnectionsAfterClose: connections that other goroutines use while the node is closed get errors.
+func TestConnectionsAfterClose(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	db := open(t, n, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	kept, err := db.Conn(t.Context())
+	must(t, err)
+	defer kept.Close()
+	d, err := n.named("db")
+	must(t, err)
+	opened, err := sqlite3.OpenFlags(d.keeperURI(), sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
+	must(t, err)
+	defer opened.Close()
+	c.stop("a")
+	t.Log(opened.Exec("SELECT count(*) FROM t")) // as a call that had begun before Close
+	for what, err := range map[string]error{
+		"a kept connection": kept.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(new(int)),
+		"a new connection":  db.QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(new(int)),
+		"Verify":            n.Verify(t.Context()),
+		"Backup":            n.Backup(t.Context(), filepath.Join(t.TempDir(), "backup")),
+		"Create":            n.Create(t.Context(), "other", CreateOptions{}),
+	} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

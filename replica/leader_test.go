@@ -4,9 +4,13 @@ package replica
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,5 +220,73 @@ func TestProposeAfterClose(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatal("the call does not return")
 		}
+	}
+}
+
+// TestCloseBesideCalls closes nodes while other goroutines use them in all ways. Close returns, and so do
+// the calls.
+func TestCloseBesideCalls(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond, Forward: true, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	c.leader()
+	dir := t.TempDir()
+	var calls atomic.Int64
+	var over sync.WaitGroup
+	use := func(n *Node, worker int) {
+		db, stale := open(t, n, "db"), open(t, n, "db", Stale(-1))
+		for i := worker; n.closing.Err() == nil; i++ {
+			short, stop := context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
+			switch i % 7 {
+			case 0:
+				_ = n.Do(ctx, "db", func(tx *sql.Tx) error {
+					_, err := tx.Exec("CREATE TABLE IF NOT EXISTS t(x); INSERT INTO t VALUES(1)")
+					return err
+				})
+			case 1:
+				_, _ = db.ExecContext(short, "INSERT INTO t VALUES(2)")
+			case 2:
+				_ = stale.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(new(int))
+			case 3:
+				if tx, err := db.BeginTx(ctx, nil); err == nil {
+					if rows, err := tx.Query("SELECT x FROM t"); err == nil {
+						rows.Next()
+						_, _ = tx.Exec("INSERT INTO t VALUES(3)")
+						_ = rows.Close()
+					}
+					_ = tx.Commit()
+				}
+			case 4:
+				_ = errors.Join(n.Verify(short), n.Backup(ctx, filepath.Join(dir, fmt.Sprint(n.ID(), worker, i))))
+			case 5:
+				name := fmt.Sprint("other", worker)
+				_ = errors.Join(n.Create(ctx, name, CreateOptions{}), n.Delete(ctx, name))
+			case 6:
+				_ = n.Transfer(short, "")
+			}
+			n.Status()
+			calls.Add(1)
+			stop()
+		}
+	}
+	for _, n := range c.all() {
+		for worker := range 4 {
+			over.Go(func() { use(n, worker) })
+		}
+	}
+	until(t, "the nodes are used", func() bool { return calls.Load() > 200 })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for id := range c.addrs {
+			c.stop(id)
+		}
+		over.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("Close or a call does not return\n%s", stacks[:runtime.Stack(stacks, true)])
 	}
 }

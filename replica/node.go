@@ -754,7 +754,7 @@ func (n *Node) Close() error {
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}
-	vfs.Unregister(n.vfsName)
+	vfs.Register(n.vfsName, closedVFS{vfs.Find("os")})
 	return errors.Join(errs...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/trace"
 	"slices"
@@ -21,6 +22,18 @@ import (
 type nodeVFS struct {
 	vfs.VFS
 	node *Node
+}
+
+// closedVFS takes the place of a node's VFS when the node is closed. Without it, SQLite's driver would panic
+// in calls that other goroutines make at that time.
+type closedVFS struct{ vfs.VFS }
+
+func (closedVFS) Open(_ string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	return nil, flags, vfs.SystemError(net.ErrClosed, sqlite3.CANTOPEN)
+}
+
+func (closedVFS) Delete(string, bool) error {
+	return vfs.SystemError(net.ErrClosed, sqlite3.IOERR_DELETE)
 }
 
 // The parameters of a database's URI: the role of a connection, and its token.
