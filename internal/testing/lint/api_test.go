@@ -32,10 +32,9 @@ var (
 var update = flag.Bool("update", false, "rewrite testdata/api")
 
 const accept = `
-Lines with - were promised, lines with + will be. A line marked ~ is experimental
-(docs/stability.md). What is not is promised from v0.1.0 on: it may only be added to,
-until the next minor version. When the change is meant, name it in CHANGELOG.md and
-accept it:
+The change removes the lines with - and adds the lines with +. Names on lines marked ~ are
+experimental (docs/stability.md). Other names may be added, but not changed or removed until
+the next minor version. If the change is intended, name it in CHANGELOG.md and accept it:
 
 	go test ./internal/testing/lint -run TestAPI -update`
 

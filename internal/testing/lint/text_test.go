@@ -55,26 +55,56 @@ func TestGoFilesNameTheLicence(t *testing.T) {
 	})
 }
 
-// link is a Markdown link; its first group is the target without a fragment.
-var link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+// link is a Markdown link: the path of its target, and the fragment.
+var link = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
 
 // TestLinksLeadSomewhere checks that links between pages and files of this tree lead to an
-// existing file.
+// existing file and, with a fragment, to a heading of that page.
 func TestLinksLeadSomewhere(t *testing.T) {
 	ringtest.NeedTree(t)
+	pages := make(map[string]string)
 	eachFile(t, func(name, text string) {
-		if filepath.Ext(name) != ".md" {
-			return
+		if filepath.Ext(name) == ".md" {
+			pages[name] = text
 		}
+	})
+	for name, text := range pages {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join("../../..", filepath.Dir(name), m[1])); err != nil {
+			target := name
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(name), m[1])
+			}
+			if _, err := os.Stat(filepath.Join("../../..", target)); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
 			}
+			if page, ok := pages[target]; ok && m[2] != "" && !slices.Contains(anchors(page), m[2]) {
+				t.Errorf("%s links to %s#%s, which is no heading there", name, m[1], m[2])
+			}
 		}
-	})
+	}
+}
+
+// noAnchor are the characters of a heading that its anchor lacks.
+var noAnchor = regexp.MustCompile(`[^\pL\pN_ -]`)
+
+// anchors returns the fragments that lead to the headings of a page, as GitHub derives them.
+func anchors(page string) (out []string) {
+	code := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		marks, heading, ok := strings.Cut(line, " ")
+		if !ok || code || strings.Trim(marks, "#") != "" {
+			continue
+		}
+		text := noAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+		out = append(out, strings.ReplaceAll(text, " ", "-"))
+	}
+	return out
 }
 
 // TestReportsWhether: a comment says that a function "reports whether" only if it returns a bool.
