@@ -73,14 +73,13 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	warned := &warnings{out: cmd.ErrOrStderr()}
 	run, err := runMeasured(cmd, b, warned)
 	err = outOfSpace(err)
-	if err := printRun(cmd, run, flags.quiet(), err, warned); err != nil {
-		return err
-	}
 	// A run in which everything was skipped still has a result: the skipped parts and the reasons.
+	// The files come first: printing may end the process, if a pager has ended.
+	var written error
 	if err == nil || errors.Is(err, suite.ErrNothing) {
-		return errors.Join(err, outputs.write(run))
+		written = outputs.write(run)
 	}
-	return err
+	return errors.Join(printRun(cmd, run, flags.quiet(), err, warned), err, written)
 }
 
 // roomFor returns an error if the directory for the benchmark's files is not a directory or has too

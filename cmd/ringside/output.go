@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func (o *outputFile) write(render func(io.Writer) error) error {
 		return err
 	}
 	if info, err := o.stat(); err == nil && info.Mode().IsRegular() {
+		if ok, err := o.replace(info, content.Bytes()); ok {
+			return err
+		}
 		if err := o.f.Truncate(0); err != nil {
 			return err
 		}
@@ -66,6 +70,29 @@ func (o *outputFile) write(render func(io.Writer) error) error {
 	_, err := o.w.Write(content.Bytes())
 	o.written = err == nil
 	return err
+}
+
+// replace writes a new file and renames it to the old one, which a failure leaves unchanged. It
+// returns false if the old file must be written to: it is new, its name is a symbolic link, or its
+// directory cannot be written to.
+func (o *outputFile) replace(old os.FileInfo, content []byte) (ok bool, err error) {
+	name := o.f.Name()
+	if own, err := os.Lstat(name); o.created || err != nil || !os.SameFile(own, old) {
+		return false, nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return !errors.Is(err, fs.ErrPermission), err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(old.Mode().Perm()), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return true, errors.Join(err, os.Remove(f.Name()))
+	}
+	return true, nil
 }
 
 func (o *outputFile) stat() (os.FileInfo, error) {
@@ -110,7 +137,7 @@ func wantDirectory(flag, dir string) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", flag, err)
 	case !info.IsDir():
-		return fmt.Errorf("%s %s: is not a directory: name one", flag, dir)
+		return fmt.Errorf("%s %s: is not a directory: name a directory", flag, dir)
 	}
 	return nil
 }

@@ -161,19 +161,68 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestFileSizeLimit reaches the limit on the file's size in the middle of the file.
-func TestFileSizeLimit(t *testing.T) {
-	dir := t.TempDir()
-	cmd := program(t, tiny(dir)...)
-	cmd.Args = append([]string{"sh", "-c", `ulimit -f 512 && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+// limited returns a program that cannot write more than some blocks of 512 or 1024 bytes to a file.
+func limited(t *testing.T, blocks int, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := program(t, args...)
+	cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -f %d && exec "$0" "$@"`, blocks), cmd.Path}, cmd.Args[1:]...)
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skipf("sh: %v", err)
 	}
 	cmd.Path = sh
-	r := finish(t, cmd)
+	return cmd
+}
+
+// TestFileSizeLimit reaches the limit on the file's size in the middle of the file.
+func TestFileSizeLimit(t *testing.T) {
+	dir := t.TempDir()
+	r := finish(t, limited(t, 512, tiny(dir)...))
 	if r.code != exitFailure || !strings.Contains(r.stderr, "skipped: file") || !strings.Contains(r.stderr, "too large") {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
 	}
 	wantEmpty(t, dir)
+}
+
+// TestFailedWriteKeepsTheEarlierResult reaches the limit on the file's size in a result file.
+func TestFailedWriteKeepsTheEarlierResult(t *testing.T) {
+	dir := t.TempDir()
+	kept, fresh := filepath.Join(dir, "kept.html"), filepath.Join(dir, "fresh.html")
+	if err := os.WriteFile(kept, []byte("earlier result"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{kept, fresh} {
+		r := finish(t, limited(t, 1, "report", "../../results/ring-nop.json", "--html", page))
+		if r.code != exitFailure || !strings.Contains(r.stderr, "too large") {
+			t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
+		}
+	}
+	if b, err := os.ReadFile(kept); err != nil || string(b) != "earlier result" {
+		t.Errorf("the earlier result is now %q, %v", b, err)
+	}
+	if err := os.Remove(kept); err != nil {
+		t.Fatal(err)
+	}
+	wantEmpty(t, dir)
+}
+
+// TestResultIsWrittenBeforeItIsPrinted prints to a pipe whose reader has ended, as a pager may.
+func TestResultIsWrittenBeforeItIsPrinted(t *testing.T) {
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "r.json")
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, tiny(dir, "--json", file)...)
+	cmd.Stdout = in
+	if err := cmd.Run(); err == nil {
+		t.Error("the program did not notice the closed pipe")
+	}
+	if _, err := readResults(file); err != nil {
+		t.Errorf("the result file: %v", err)
+	}
 }
