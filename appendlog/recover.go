@@ -85,7 +85,7 @@ func (l *Log) recover() error {
 		return err
 	}
 	if len(r.gaps) > 0 && !l.opts.AcceptLoss {
-		return fmt.Errorf("%w; Options.AcceptLoss goes on without what is lost", &r.gaps[0].CorruptError)
+		return fmt.Errorf("%w; set Options.AcceptLoss to continue without the lost records", &r.gaps[0].CorruptError)
 	}
 	for _, name := range unfinished {
 		if err := l.store.Remove(name); err != nil {

@@ -141,7 +141,7 @@ func (g *segment) read(st segmentStore) error {
 	h, seed, reason := decodeSegmentHeader(b)
 	switch {
 	case reason == "" && h.index != g.index:
-		reason = "the segment is not the one that its name says"
+		reason = "the segment has another number than its file name"
 	case reason == "" && h.firstSeq == 0:
 		reason = "the segment has no first record"
 	}

@@ -28,7 +28,7 @@ type segmentFile interface {
 	// TryLock locks the file against other open file descriptions of it until Close. It
 	// returns false if another one has the lock.
 	TryLock() (bool, error)
-	// Check returns an error if the file's name does not lead to this file any more.
+	// Check returns an error if the file's name no longer refers to this file.
 	Check() error
 }
 
@@ -49,7 +49,7 @@ type segmentStore interface {
 
 // ErrInUse is returned by Open if the log is already open, in this process or in another
 // one.
-var ErrInUse = errors.New("the log is open already")
+var ErrInUse = errors.New("the log is already open")
 
 // errMoved is the failure of a log whose current segment was removed, renamed or
 // replaced.
@@ -298,7 +298,7 @@ func (f *dirFile) identify() error {
 	return nil
 }
 
-// Check returns an error if the file's name does not lead to this file any more. It does
+// Check returns an error if the file's name no longer refers to this file. It does
 // not allocate, because it is called for each group.
 func (f *dirFile) Check() error {
 	if f.ino != 0 && sys.StatxAt(f.store.fd, &f.path[0], sys.AtNoFollow, sys.StatxIno, &f.st) == nil &&

@@ -146,7 +146,7 @@ func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 func TestUnderFilter(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			r := underFilter(t, situation{Errno: errno}, "seccomp filter answers "+unix.ErrnoName(errno))
+			r := underFilter(t, situation{Errno: errno}, "seccomp filter returns "+unix.ErrnoName(errno))
 			if r.Seccomp == nil || *r.Seccomp != 2 {
 				t.Errorf("seccomp %v, want 2", r.Seccomp)
 			}

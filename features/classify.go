@@ -93,7 +93,7 @@ func (c *cause) noSys() error {
 	case c.seccomp() && c.builtIn(), c.reached():
 		return c.bySeccomp()
 	case c.env.Disabled != nil:
-		return c.forbidden(PolicySeccomp, "io_uring_setup answers ENOSYS although this kernel shows kernel.io_uring_disabled, so it is intercepted",
+		return c.forbidden(PolicySeccomp, "io_uring_setup returns ENOSYS although this kernel shows kernel.io_uring_disabled, so it is intercepted",
 			"let whatever supervises this process pass "+ringCalls)
 	case !c.builtIn():
 		return c.unsupported("this is "+orUnknown(c.env.Release), "")
@@ -136,9 +136,9 @@ func (c *cause) bySysctl(value int) error {
 }
 
 func (c *cause) bySeccomp() error {
-	reason := fmt.Sprintf("a seccomp filter answers %s to its system calls", errnoName(c.errno))
+	reason := fmt.Sprintf("a seccomp filter returns %s for its system calls", errnoName(c.errno))
 	if !c.filtered() && c.errno != syscall.ENOSYS {
-		reason = fmt.Sprintf("io_uring_setup answers %s and a seccomp filter is active", errnoName(c.errno))
+		reason = fmt.Sprintf("io_uring_setup returns %s and a seccomp filter is active", errnoName(c.errno))
 	}
 	return c.forbidden(PolicySeccomp, reason, seccompRemedy(c.env.Container))
 }
@@ -148,7 +148,7 @@ func (c *cause) byModule() error {
 	if names := refusers(c.env.LSMs); names != "" {
 		module = "a security module (" + names + ")"
 	}
-	reason := fmt.Sprintf("io_uring_setup answers %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", errnoName(c.errno), module)
+	reason := fmt.Sprintf("io_uring_setup returns %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", errnoName(c.errno), module)
 	if c.env.Context != "" {
 		reason += fmt.Sprintf(", which runs this process as %q", c.env.Context)
 	}

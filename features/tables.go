@@ -242,7 +242,7 @@ const impossible = 1 << 20
 
 func askRegister(fd int) ([]bool, error) {
 	if errno := probe.RegisterErrno(fd, impossible); errno != syscall.EINVAL {
-		return nil, fmt.Errorf("the register operation %d answers %w, not EINVAL", impossible, errno)
+		return nil, fmt.Errorf("the register operation %d returns %w, not EINVAL", impossible, errno)
 	}
 	known := make([]bool, 2*uring.RegisterOpCount)
 	for op := range known {

@@ -114,8 +114,8 @@ func (c *callbacks) run() {
 	}
 }
 
-// stop runs the remaining callbacks and ends the goroutine. No callback is added any
-// more.
+// stop runs the remaining callbacks and ends the goroutine. No callback is added after
+// that.
 func (c *callbacks) stop() {
 	c.mu.Lock()
 	c.stopped = true

@@ -35,7 +35,7 @@ func (l *loop) advance() {
 	}
 }
 
-// cancelAll asks the kernel to end every operation. No operation can start any more.
+// cancelAll asks the kernel to end every operation. No operation can start after that.
 func (l *loop) cancelAll() {
 	l.mu.Lock()
 	l.table.Each(func(s *slot) {

@@ -17,7 +17,7 @@ import (
 //     needs no submission, unless completions have overflowed the CQ;
 //   - failTaken ends the operations whose completions can no longer be reaped.
 
-// failure returns why the ring cannot be used any more, nil if it can.
+// failure returns why the ring can no longer be used, nil if it can.
 func (l *loop) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *loop) endTaken() {
 	})
 }
 
-// failParked is called when the netpoller has failed. No goroutine would reap any more.
+// failParked is called when the netpoller has failed: no goroutine would reap after that.
 func (l *loop) failParked(err error) {
 	l.mu.Lock()
 	l.fail(err)

@@ -52,7 +52,7 @@ func (kernelRing) AnswersCancelled(fd int) bool { return sys.AnswersCancelled(fd
 // interrupt a thread for each completion of what the thread has submitted, which takes
 // a fifth of the time on a device as fast as the processors. The completion is handled
 // when the thread next enters the kernel: if the thread computes, at the next clock
-// tick, after 1 to 10 ms. On processors without ticks that could take for ever.
+// tick, after 1 to 10 ms. On processors without ticks that could take forever.
 func openKernelRing(o *Options, first ring) (ring, parker, error) {
 	opts := uring.Options{
 		Entries:     uint32(o.Entries),

@@ -31,7 +31,7 @@ type loop struct {
 	leading    bool         // a leader yields and then flushes
 	pending    []*uring.SQE // SQEs that the kernel has not taken
 	bytes      int          // bytes that the kernel may copy or pin while it takes pending
-	failed     error        // why the ring cannot be used any more
+	failed     error        // why the ring can no longer be used
 	refused    atomic.Bool  // SQEs are pending that the kernel refused
 	retryTimer bool         // a timer will submit them again
 	submits    uint         // calls of submit; see mayGather

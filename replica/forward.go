@@ -610,7 +610,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// serve answers a request. It returns an error if the connection cannot be used any more.
+// serve answers a request. It returns an error if the connection can no longer be used.
 func (s *forwardSession) serve(ctx context.Context, r forwardRequest, answer func(forwardAnswer) error) error {
 	var a forwardAnswer
 	var err error

@@ -57,7 +57,7 @@ type op struct {
 	rest []byte
 }
 
-var errEntry = errors.New("replica: an entry of raft's log is not one of this version")
+var errEntry = errors.New("replica: raft's log has an entry of another version")
 
 // nextOp decodes the first operation of an entry and returns the rest.
 func nextOp(p []byte) (o op, tail []byte, err error) {

@@ -725,7 +725,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close stops the node. Databases that Node.Open returned must not be used any more.
+// Close stops the node. Databases that Node.Open returned must not be used after it.
 // Acknowledged transactions are kept. The files are ordinary SQLite databases.
 func (n *Node) Close() error {
 	if n.closing.Err() != nil {

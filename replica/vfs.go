@@ -198,7 +198,7 @@ const keptWAL = 8 << 20
 // Truncate leaves the file as it is if SQLite would empty it after a checkpoint: all its frames are
 // durable in the database, and the next frames overwrite it after a new header. A small transaction
 // then costs 8.5 instead of 12 µs, because the kernel need not allocate and clear pages. A WAL that
-// has become large beside a long read is emptied.
+// has become large during a long read is emptied.
 func (f *plainWAL) Truncate(size int64) error {
 	if n, err := f.File.Size(); size == 0 && err == nil && n <= keptWAL {
 		return nil

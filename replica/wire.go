@@ -53,7 +53,7 @@ var _ raft.StreamLayer = layer{}
 func (layer) Close() error { return nil }
 
 // transport is raft's transport with a bound for its waits: raft 1.8 stops reading the
-// answers of a pipeline after one that failed, and may then wait for ever to send the next
+// answers of a pipeline after one that failed, and may then wait forever to send the next
 // entries. The follower would get none until the next election, and Shutdown would not
 // return.
 //

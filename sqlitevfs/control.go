@@ -20,8 +20,8 @@ func (f *file) SyncSuper(name string) error  { return vfsutil.WrapSyncSuper(f.Fi
 func (f *file) CommitPhaseTwo() error        { return vfsutil.WrapCommitPhaseTwo(f.File) }
 func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, fn) }
 
-// HasMoved reports whether the name of the file leads to another file or to none. SQLite asks before each
-// rollback journal.
+// HasMoved reports whether the name of the file now refers to another file or to none. SQLite asks
+// before each rollback journal.
 func (f *file) HasMoved() (bool, error) {
 	if f.fd >= 0 && f.name != "" {
 		if same, err := isAt(f.fd, f.name); err == nil {

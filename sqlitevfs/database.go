@@ -167,7 +167,7 @@ type identity struct {
 	born          int64 // nanoseconds
 }
 
-// unique reports whether no other file can get the same identity any more. Inode numbers
+// unique reports whether no other file can get the same identity from now on. Inode numbers
 // are reused at once, and timestamps of file systems have ticks of up to 10 ms.
 func (id identity) unique() bool {
 	return id != (identity{}) && time.Since(time.Unix(0, id.born)) > 50*time.Millisecond

@@ -78,7 +78,7 @@ type Batch struct {
 	calls   workers // for ranges of files that must not be read by a ring
 	called  []int   // the indices of these ranges, in order
 	looked  bool    // the cached parts of the ranges have been read
-	broken  error   // why the ring cannot be entered any more
+	broken  error   // why the ring can no longer be entered
 }
 
 // mostRetries bounds how often a transfer is repeated after ECANCELED. The kernel
@@ -399,7 +399,7 @@ func (b *Batch) reapFailed(write bool) {
 // lostRange is the memory of a range that the kernel may still access.
 type lostRange struct{ buf, bounce []byte }
 
-// fail gives up a ring that cannot be entered any more. Ranges that have not
+// fail stops using a ring that can no longer be entered. Ranges that have not
 // completed end with the error. Later calls of the batch use plain system calls.
 func (b *Batch) fail(err error, write bool) {
 	b.broken = err

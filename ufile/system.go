@@ -270,7 +270,7 @@ func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 	return s.takeRings(), broken
 }
 
-// takeRings takes the rings from the System. No file may be able to use them any more.
+// takeRings takes the rings from the System. No file may be able to use them.
 // The caller holds mu.
 func (s *System) takeRings() *reactor.Reactor {
 	rings := s.rings.Swap(nil)

@@ -39,7 +39,7 @@ func (f *File) vectored(d direction, bufs [][]byte, off int64) (n int, err error
 	if f == nil {
 		return 0, os.ErrInvalid
 	}
-	// What os.File refuses, or has no single call for, is left to ReadAt and WriteAt.
+	// ReadAt and WriteAt make the calls that os.File refuses, or for which it has no single call.
 	if len(bufs) <= 1 || off < 0 || !f.seekable() || d == writing && f.appends {
 		return f.eachAt(d, bufs, off)
 	}

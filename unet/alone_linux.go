@@ -194,7 +194,7 @@ func (s *sock) endAlone(a *alone, h *direction) {
 }
 
 // recall makes the socket return to its loop if it waited fewer than aloneAfter times since
-// the last call, and reports whether it is not alone any more.
+// the last call. It reports whether the socket returns, or had returned before.
 func (s *sock) recall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

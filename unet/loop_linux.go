@@ -40,7 +40,7 @@ type loop struct {
 	// one and by mayBeLate. The reader that takes it to zero sends to running.
 	starting  atomic.Int32
 	running   chan struct{}
-	mayBeLate int32 // how many readers may not run yet when the driver goes on: one for each P, at most fewEvents
+	mayBeLate int32 // the driver goes on when at most so many readers do not run yet: one for each P, at most fewEvents
 
 	passing sync.Mutex  // held during a pass, by the driver or by a call that helps it
 	driving bool        // the pass is the driver's; guarded by passing
@@ -155,7 +155,7 @@ func (l *loop) drive() {
 // waitForReaders lets the readers that the driver has woken run. If many of them do not
 // run yet when the driver runs again, their P is occupied by a goroutine that computes,
 // or its thread was preempted. No other P steals from their queue while the driver is
-// runnable, so the driver blocks until no more are late than there are Ps. If it
+// runnable, so the driver blocks until at most mayBeLate of them do not run. If it
 // waited for the last one, Ps would be idle meanwhile.
 func (l *loop) waitForReaders() {
 	begin := time.Now()

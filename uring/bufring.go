@@ -40,8 +40,8 @@ type BufRingOptions struct {
 	KernelMemory bool
 	// Incremental lets the kernel use a buffer in several pieces. It is for sockets and
 	// pipes: for a short read from a file, and for a receive with MSG_TRUNC, the kernel
-	// consumes another length than it reports. (6.12; EINVAL before, also where the
-	// kernel ignores the flag)
+	// consumes another length than it reports. (6.12; before that the result is EINVAL,
+	// also on kernels that ignore the flag)
 	Incremental bool
 }
 
@@ -303,7 +303,7 @@ func (b *BufRing) unmap() error {
 	return err
 }
 
-// free gives all memory back, once the kernel does not use it any more.
+// free gives all memory back, once the kernel no longer uses it.
 func (b *BufRing) free() error {
 	err := errors.Join(b.unmap(), b.slab.Unmap())
 	b.slab, b.data, b.opts.Memory, b.opts.Buffers = nil, nil, nil, nil

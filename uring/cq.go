@@ -177,8 +177,8 @@ func (c *cq) end(e CQE) {
 
 // take reads a place of a mixed CQ and turns it into filler: when a 32-byte
 // completion meets the end of a full CQ, Linux 6.18 (6.18.44) moves the tail
-// beyond a place that it then does not write. What was there has been seen, and
-// must not be seen again. TestOverflowBig fails without this.
+// beyond a place that it then does not write. The old completion in that place must
+// not be returned again. TestOverflowBig fails without this.
 func (c *cq) take(at uint32) CQE {
 	e := &c.cqes[at&c.mask]
 	old := *e

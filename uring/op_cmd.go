@@ -22,12 +22,11 @@ func (e *SQE) SetCmd(data []byte) *SQE {
 	return e
 }
 
-// SocketInq returns the number of bytes in a socket's receive queue. The result for a
-// listening socket is EINVAL, for a Unix socket EOPNOTSUPP. (6.5)
+// SocketInq queries a socket's receive queue: the result is its length in bytes, EINVAL for
+// a listening socket, or EOPNOTSUPP for a Unix socket. (6.5)
 func (e *SQE) SocketInq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCINQ) }
 
-// SocketOutq returns the number of bytes in a socket's send queue. The errors are the
-// same as for [SQE.SocketInq]. (6.5)
+// SocketOutq is [SQE.SocketInq] for a socket's send queue. (6.5)
 func (e *SQE) SocketOutq(fd FD) *SQE { return e.UringCmd(fd, abi.SOCKET_URING_OP_SIOCOUTQ) }
 
 // GetSockOpt is getsockopt(2) for the level SOL_SOCKET. The result is the length of the

@@ -54,7 +54,7 @@ func (e *SQE) FixedFDInstall(slot int, keepOnExec bool) *SQE {
 	return e
 }
 
-// FilesUpdate writes descriptors into the fixed file table from slot first on;
+// FilesUpdate writes descriptors into the fixed file table, beginning at slot first;
 // -1 empties a slot. The result is how many were written. With first =
 // [FilesAlloc] the kernel picks the slots and writes their numbers into fds.
 // The slice belongs to the operation until its completion. (5.6)

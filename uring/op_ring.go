@@ -102,7 +102,7 @@ func (e *SQE) MsgRingFD(target FD, source int, slot Slot, userData uint64, silen
 }
 
 // ProvideBuffers gives n buffers of size bytes each, which lie one after the
-// other in p, to a group, with ids from first on. This is the older form;
+// other in p, to a group. Their ids begin with first. This is the older form;
 // prefer [Ring.NewBufRing]. p belongs to the kernel until each buffer was returned by a
 // completion or removed. Buffers that do not fit into p are left out. (5.7)
 func (e *SQE) ProvideBuffers(p []byte, size, n int, group, first uint16) *SQE {

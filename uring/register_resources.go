@@ -28,9 +28,10 @@ func int32s(fds []int) []int32 {
 // RegisterFiles fills the ring's fixed file table; -1 leaves a slot empty. The table
 // keeps the files open, so the descriptors may be closed. (5.1)
 //
-// tags, if there are any, has a tag for each slot. When the file has left the table and the kernel no longer
-// uses it, a completion arrives whose user data is its tag; a tag of 0 asks for none. Before
-// 6.13 such completions follow only an update: [Ring.UnregisterFiles] waits instead. (tags: 5.13)
+// tags, if there are any, has a tag for each slot. When a file has left the table and the
+// kernel no longer uses it, a completion arrives whose user data is the tag of the file. A
+// tag of 0 requests none. Before 6.13 such completions follow only an update:
+// [Ring.UnregisterFiles] waits instead. (tags: 5.13)
 func (r *Ring) RegisterFiles(fds []int, tags ...uint64) error {
 	table := int32s(fds)
 	if len(tags) > 0 {
@@ -46,7 +47,7 @@ func (r *Ring) RegisterFilesSparse(n int) error {
 		Nr: count(n), Flags: abi.IORING_RSRC_REGISTER_SPARSE})
 }
 
-// UpdateFiles writes descriptors into the table from slot first on: -1 empties
+// UpdateFiles writes descriptors into the table, beginning at slot first: -1 empties
 // a slot, SkipFile leaves it. It returns how many slots it wrote. Operations in
 // flight keep the file they started with. tags are as in [Ring.RegisterFiles]. (5.5)
 func (r *Ring) UpdateFiles(first int, fds []int, tags ...uint64) (int, error) {
@@ -75,7 +76,7 @@ func (r *Ring) SetFileAllocRange(first, n int) error {
 	return err
 }
 
-// registerTagged registers n files or buffers with tags. What keep names stays reachable.
+// registerTagged registers n files or buffers with tags. The values in keep stay reachable.
 func (r *Ring) registerTagged(op RegisterOp, data uint64, n int, tags []uint64, keep any) error {
 	if err := checkTags(tags, n); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (r *Ring) registerTagged(op RegisterOp, data uint64, n int, tags []uint64, 
 	return r.registerRsrc(op, &abi.RsrcRegister{Nr: count(n), Data: data, Tags: sys.SliceAddr(tags)}, keep, tags)
 }
 
-// registerRsrc issues FILES2 and BUFFERS2. What keep names stays reachable.
+// registerRsrc issues FILES2 and BUFFERS2. The values in keep stay reachable.
 func (r *Ring) registerRsrc(op RegisterOp, arg *abi.RsrcRegister, keep ...any) error {
 	_, err := r.register(op, sys.Pointer(arg), uint32(sys.Size[abi.RsrcRegister]()))
 	keepAlive(keep)
@@ -125,13 +126,14 @@ func iovecs(bufs [][]byte) []Iovec {
 // RegisterBuffers pins buffers for [SQE.ReadFixed] and its relatives. The index of a
 // buffer is its index in bufs. The buffers belong to the ring until
 // [Ring.UnregisterBuffers] or Close, and until the operations that use them have
-// completed. They count against RLIMIT_MEMLOCK (ENOMEM). Each may have up to 1 GiB. A
+// completed. They count against RLIMIT_MEMLOCK (ENOMEM). Each may be up to 1 GiB long. A
 // nil buffer leaves a slot empty (5.13). Memory outside of Go's heap avoids pinning
 // heap pages for good. (5.1)
 //
-// tags, if there are any, has a tag for each buffer. When the buffer has left the table and the kernel no longer
-// uses it, a completion arrives whose user data is its tag; a tag of 0 asks for none. Before
-// 6.13 such completions follow only an update: [Ring.UnregisterBuffers] waits instead. (tags: 5.13)
+// tags, if there are any, has a tag for each buffer. When a buffer has left the table and the
+// kernel no longer uses it, a completion arrives whose user data is the tag of the buffer. A
+// tag of 0 requests none. Before 6.13 such completions follow only an update:
+// [Ring.UnregisterBuffers] waits instead. (tags: 5.13)
 func (r *Ring) RegisterBuffers(bufs [][]byte, tags ...uint64) error {
 	iov := iovecs(bufs)
 	if len(tags) > 0 {
@@ -147,7 +149,7 @@ func (r *Ring) RegisterBuffersSparse(n int) error {
 		Nr: count(n), Flags: abi.IORING_RSRC_REGISTER_SPARSE})
 }
 
-// UpdateBuffers replaces buffers from slot first on; nil empties a slot. It
+// UpdateBuffers replaces buffers, beginning at slot first; nil empties a slot. It
 // returns how many slots it wrote. tags are as in [Ring.RegisterBuffers]. (5.13)
 func (r *Ring) UpdateBuffers(first int, bufs [][]byte, tags ...uint64) (int, error) {
 	iov := iovecs(bufs)

@@ -15,8 +15,9 @@ import (
 type sysPointer = sys.UnsafePointer
 
 // Open opens a ring. The error wraps the errno: EPERM (forbidden by policy), ENOSYS (no
-// io_uring), EINVAL (a flag that the kernel does not know), ENOMEM (memlock limit before
-// 5.12, or memory). Package features explains them.
+// io_uring), EINVAL (a flag that the kernel does not know), ENOMEM (no memory, or
+// RLIMIT_MEMLOCK, which limits rings before 5.12 and again on 6.18). Package features
+// explains them.
 func Open(o Options) (*Ring, error) {
 	flags, err := o.SetupFlags()
 	if err != nil {

@@ -146,7 +146,7 @@ func (b *ringBackend) take(dst []uring.CQE) int {
 	return b.reorder.take(dst)
 }
 
-// collect reaps a batch. What waits beyond the CQ comes with the next wait.
+// collect reaps a batch. Completions that did not fit into the CQ arrive with the next wait.
 func (b *ringBackend) collect() {
 	if b.recheck.quiet { // completions since then are new
 		b.recheck.finish(b.t, len(b.recheck.fds))

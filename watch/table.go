@@ -30,7 +30,7 @@ type entry struct {
 	// checks whether the number still names that file.
 	reports uint8
 	streak  uint8  // reports of ringBackend.recheck in a row
-	gone    bool   // the number does not name the file any more
+	gone    bool   // the number no longer names the file
 	file    uint64 // from sys.FileMode, for backends that cannot identify the file otherwise
 }
 

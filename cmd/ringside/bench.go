@@ -33,8 +33,8 @@ undecided after all rounds are measured again, for up to a fifth of the time (--
 during which the host took more than 5 % of the time are measured again, too. Conditions that disturb
 the figures, such as a busy machine, a frequency governor or a limit of the container, are printed first.
 
---full measures the published grids of all suites, which takes most of an hour. The suites by their names
-have options of their own.
+--full measures the published grids of all suites, which takes most of an hour. Each suite has further
+options.
 
 Test files are created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, also after an
 interrupt.`
@@ -132,7 +132,7 @@ func (a *allBench) configure(flags *benchFlags) error {
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	all := &report.Run{Notes: a.spoilers()}
 	tools.warnings.print(all.Notes)
-	// The ratio of the two is how much slower than foreseen the suites have been.
+	// The ratio of the two is how much slower than expected the suites have been.
 	foreseen, took := time.Duration(0), time.Duration(0)
 	for i, p := range a.parts {
 		after := time.Duration(0)

@@ -25,30 +25,29 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   burner     32 goroutines read while one computes, or one on each processor; the column
              "computed/s" is the rate of their computations
   append     records of 128 bytes, each durable before its append returns: a plain
-             group commit as one writes it in Go (os), a file behind a mutex (os-mutex), and
-             appendlog.Log
-  randwrite  blocks of a file made for it are overwritten
+             group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
+  randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
 
 There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
 it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is
-off; the column "device" is the share that came from the device (100 %: nothing
-was cached, nothing read ahead).
+off; the column "device" is the share that came from the device (100 %: no block was cached or read
+ahead).
 
 The engines run in turn (os, ringside, fio, os, ...), each round in a new process.
-The table shows medians. The column beside the rate is the rate divided by that of os, pair by pair, with
-the smallest and the largest pair in brackets; beside CPU time and p99 is the median of their ratios, where
-less than 1 is better. Latencies count from the end of a
-goroutine's previous read, so waiting for a processor is part of them.
+The table shows medians. The column after the rate has the rate divided by that of os, pair by pair: the
+median and, in brackets, the smallest and largest ratio. The columns after CPU time and p99 have the median
+ratio; less than 1 is better. Latencies count from the end of a goroutine's previous read, so waiting for a
+processor is part of them.
 
-By default each regime is measured once or twice, in about two minutes. --full measures 1, 8, 32, 128
+By default each workload is measured in a few cells, in about two minutes. --full measures 1, 8, 32, 128
 and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold reads of 4
-and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: some ten minutes. --block,
---goroutines and --cache replace an axis of the grid; without --workload they mean randread alone.
+and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes. --block,
+--goroutines and --cache replace an axis of the grid; without --workload they measure randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
 job, with as many reads in flight as there are goroutines. It is a reference in C that does not check the
-data. --no-fio leaves it out, and --fio-also fio-fixed adds it with registered file and buffers,
-fio-batched with submitting and waiting in batches.
+data. --no-fio leaves it out. --fio-also fio-fixed adds fio with a registered file and registered buffers,
+--fio-also fio-batched adds fio that submits and waits in batches.
 
 The fast device (--fast) is XFS on a loop device in memory, made for the run: its reads cost little
 more than processor time, so it shows the cost of the software. It needs root and mkfs.xfs (Debian:
@@ -56,7 +55,7 @@ apt-get install xfsprogs), takes up to a quarter of the available memory, and is
 program ends, also after a kill. --fast=only measures nothing else, --fast=none leaves it out.
 
 A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as are the
-files of workloads that write. All data are verified when they are read. Writes are read back: every
+files of workloads that write. All data is verified when it is read. Writes are read back: every
 acknowledged record, and each goroutine's last blocks. With --path an existing
 file or block device is only read, and append and randwrite are skipped.`
 

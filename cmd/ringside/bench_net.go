@@ -26,28 +26,28 @@ import (
 
 const benchNetLong = `net measures servers on TCP over the loopback. --workload selects from
 
-  echo      each connection has one message on its way: it is sent, comes back, is compared, and the
+  echo      each connection has one message in flight: it is sent, comes back, is compared, and the
             next one is sent (default)
   handlers  the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
             500 µs before it sends back
   pipeline  echo with 16 messages at a time on each connection: all are sent, then all answers are awaited
   stream    1 MiB to the server, which answers with a byte (in), and the reverse (out)
-  churn     echo with a new connection for each message; it ends by a reset
+  churn     echo with a new connection for each message, which ends with a reset
   unix      echo on Unix sockets
   udp       echo of datagrams; one that is lost is sent again after 100 ms
   tls       echo on TLS of crypto/tls, over net, unet and unet/event
-  http      net/http on unet's listener against net/http on net's. --client chooses the load generator: own, our
-            load generator; ab and ab-k, ab without and with keep-alive; wrk
-  files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 kept connections: net/http's
+  http      net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
+            of ringside; ab and ab-k, ab without and with keep-alive; wrk
+  files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 persistent connections: net/http's
             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
             workers as the others have processors; by --engine also ringside-serve-net, which is serve on
             package net's listener, and ringside-conn, FileServer on unet's
-  idle      connections on which nothing happens: the processor time of 10 seconds (--idle-for) with
-            1000, and the memory of 10,000 of them. Each has a goroutine in Read and a buffer of 128 bytes;
+  idle      idle connections: the processor time of 10 seconds (--idle-for) with 1000 of them, and the
+            memory of 10,000. Each has a goroutine in Read and a buffer of 128 bytes;
             the callback server needs neither
 
 The engines are package net (std), cloudwego/netpoll (in a build with -tags peers), unet's net.Conn
-(ringside-conn), its control with plain calls in the place of the ring (ringside-plain), the callback
+(ringside-conn), the same with plain calls instead of the ring (ringside-plain), the callback
 server unet/event (ringside-event), the same with SQPOLL, and a server in C on liburing. The server in C is
 compiled when the suite runs, which needs a C compiler and liburing (Debian: apt-get install gcc libc6-dev
 liburing-dev); without them it is left out. gnet (with a loop for each processor, and with one:
@@ -56,16 +56,16 @@ gnet-loop), rio and monoio are compiled from clones of their repositories: --gne
 
 Server and load generator are separate processes. The generator has one thread and costs about as much
 as a server. --pin keeps the server on one processor and the generator on the others, so that the server
-bounds the rate, and reports where the generator does. By default echoes of 128 bytes are measured with
+bounds the rate; the report names the cells in which the generator bounds it. By default echoes of 128 bytes are measured with
 1 to 1000 connections, and of 1024 bytes with 1, 100 and 1000: about two minutes. --full measures all
 workloads, echoes with up to 10,000 connections, and std, ringside-conn and ringside-event with GOMAXPROCS=1
 for the server. Echoes of 1024 bytes and those with GOMAXPROCS=1 are measured with fewer engines unless
 --engine names them.
 
-The column beside the rate is the rate divided by that of std, pair by pair, with the smallest and
-the largest pair; beside CPU time, p99 and memory is the median of their ratios: below 1 is better.
-CPU time and allocations are those of the server's process. The kernel's work outside of its threads, which is
-much on the loopback, is charged to the process that it interrupts. System calls are counted by the
+The column after the rate has the rate divided by that of std, pair by pair: the median, the smallest and
+the largest ratio. The columns after CPU time, p99 and memory have the median ratio: below 1 is better.
+CPU time and allocations are those of the server's process. The kernel charges work outside of the server's
+threads, of which the loopback causes much, to the process that it interrupts. System calls are counted by the
 kernel's tracepoint in a separate window after each measured one, which needs root; enters/op, the
 server's own count of io_uring_enter, does not. With one connection all rates depend on which processor
 the kernel wakes: expect a wide spread.`

@@ -17,8 +17,8 @@ import (
 const benchRingLong = `ring measures the cost of a ring without that of its operations: batches of no-ops are submitted, and their
 completions reaped and checked. Package uring is compared with liburing, the library in C.
 
-The same loop runs in Go and in C: the same ring of 256 entries with the same flags, each entry
-with user data of its own, and result and user data of every completion compared. With --ring
+The same loop runs in Go and in C, on a ring of 256 entries with the same flags. Each entry has different
+user data, and the result and user data of every completion are compared. With --ring
 default the batch is submitted without waiting; with --ring defer the ring has a single issuer and
 deferred task work, and submitting and waiting for the batch is one call on a locked thread. By
 default both are measured, with 1, 16 and 128 no-ops per batch: about 20 seconds.
@@ -27,8 +27,7 @@ The program in C is compiled when the suite runs, which takes a C compiler and l
 apt-get install gcc libc6-dev liburing-dev). Without them ringside is measured alone.
 
 An operation is one no-op. The clock is read once in about 1024 of them, so there are no
-percentiles. The column beside the rate is ringside's rate divided by that
-of liburing, pair by pair.`
+percentiles. The column after the rate has ringside's rate divided by that of liburing, pair by pair.`
 
 const benchRingExample = `  ringside bench ring
   ringside bench ring --json ring-nop.json

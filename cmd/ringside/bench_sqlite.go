@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
-const benchSQLiteLong = `sqlite measures SQLite over package sqlitevfs beside its default VFS and other libraries, with
+const benchSQLiteLong = `sqlite compares SQLite over package sqlitevfs with the default VFS and with other libraries, with
 synchronous=FULL throughout, except with --journal wal-normal. --workload selects from
 
   speed    the 16 tests of SQLite's old speed page, in one new database for each round: rollback
@@ -23,12 +23,13 @@ synchronous=FULL throughout, except with --journal wal-normal. --workload select
            connections to one database, with journal_mode=PERSIST and WAL; in WAL mode also commits
            of an order with five lines, and of a blob of 60 KB; 16 databases in WAL mode with
            synchronous=NORMAL
-  cold     a database of some 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
+  cold     a database of about 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
            keys and single lookups where rows came in random order, and a scan where they came in order
 
 Without --workload there is less of each: about two and a half minutes. In full speed takes about two
-minutes, tenants four, cold half a minute. Connections to one database are measured for five times the
---duration: a connection that finds it locked sleeps for long, and a measurement ends when the last one has woken.
+minutes, tenants four, cold half a minute. Connections to one database are measured for five times
+--duration: a connection that finds the database locked sleeps for a long time, and a measurement ends when
+the last one has woken.
 
 Engines:
 
@@ -43,10 +44,10 @@ Engines:
   mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
 
 Every statement goes through one connection, without a pool between. Rounds of the engines are
-interleaved, each in a process of its own. The tables show medians,
-and ratios to the default VFS with the same journal. Closing a database is not part of a time.
+interleaved, each in a separate process. The tables show medians, and ratios to the default VFS with the
+same journal. Times do not include closing a database.
 
-What was written is checked: rows that were acknowledged are counted, sums are compared. Databases lie
+Written data is checked: acknowledged rows are counted, and sums are compared. Databases are created
 in --dir (default: $TMPDIR, else /var/tmp) and are removed at the end. --scale is the percentage of
 statements and rows.`
 

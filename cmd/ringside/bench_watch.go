@@ -18,25 +18,24 @@ io_uring. --workload selects from
   events  descriptors that become ready (default)
   http    requests to the web server of examples/http-watch
 
-events: all active eventfds are written, awaited and read, again and again. Each pair of sockets has one
-message on its way, which either end sends back. The same writes and reads on descriptors without a
-watcher are the floor. Batches with a watcher and batches of the floor alternate, and the median of some
-hundred batches of each counts. For eventfds ns/op is the time above the floor: the cost of watching. For
+events: all active eventfds are written to, awaited and read, repeatedly. Each pair of sockets has one
+message in flight, which either end sends back. The same writes and reads on descriptors without a
+watcher are the floor. Batches with a watcher and batches of the floor alternate, and the median of about
+a hundred batches of each counts. For eventfds ns/op is the time above the floor: the cost of watching. For
 sockets it is the whole time, since their floor varies by as much as watching takes. A wake is requested
 over a channel, which is part of the time, and has no floor.
 
-By default 1, 10, 100 and 1000 eventfds are watched edge-triggered, 100 also beside 10,000 idle ones,
+By default 1, 10, 100 and 1000 eventfds are watched edge-triggered, 100 also with 10,000 idle ones,
 level-triggered and one-shot, then 100 pairs of sockets, then wakes: about 30 seconds. --mode,
---active and --idle replace these points by the grid of what they name.
+--active and --idle replace these cells by the grid of the values that they name.
 
-http: 100,000 requests of a short page, 10 at a time, each with a connection of its own, then with
-connections that are kept: about two minutes. They come from ab (Debian: apt-get install
-apache2-utils), in a process of its own.
+http: 100,000 requests of a short page, 10 at a time, each with a new connection, then with persistent
+connections: about two minutes. The program ab (Debian: apt-get install apache2-utils) sends them.
 
 Engines that cannot be used here, and measurements for which a process may not open enough descriptors
 (ulimit -n), are left out and named. RINGSIDE_BACKEND has no effect, because each engine requests its backend.
 
-Allocations are those of the whole process. The column beside the rate is the rate divided by that of
+Allocations are those of the whole process. The column after the rate has the rate divided by that of
 epoll, pair by pair: 2.00x means half the time.`
 
 const benchWatchExample = `  ringside bench watch

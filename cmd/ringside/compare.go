@@ -13,11 +13,11 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-const compareLong = `compare puts two result files of "ringside bench --json" beside each other: before and after an
-upgrade of the kernel, of Go or of ringside.
+const compareLong = `compare compares two result files of "ringside bench --json": before and after an upgrade of the
+kernel, of Go or of ringside.
 
-For each engine in each cell that both files have it prints the medians, how far the rounds were from
-them, the change, the probability p of such samples without a difference, and their numbers. A verdict
+For each engine in each cell that both files have it prints the medians, the spread of the rounds around
+them, the change, the probability p of such samples without a difference, and the numbers of samples. A verdict
 means that the true change is larger than 3 %. p is that of a t-test of logarithms, which allows for the
 spread within each file and for the drift of the machine between the files (the spread of the changes of
 all cells). All verdicts are judged together (Bonferroni): two files of one binary have no verdict in 99 of

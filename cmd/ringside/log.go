@@ -36,22 +36,22 @@ func newLogCmd() *cobra.Command {
 	}
 	cmd.AddCommand(
 		newLogSubCmd("inspect", "Show what a log holds and what a replay would do",
-			"inspect shows what the log of a directory holds for each WAL: commits that the WAL has already, those that it\n"+
-				"lacks and that a replay would write, and those that cannot be brought back. It changes nothing, and reads the\n"+
-				"log of a process that is running too, whose newest commits it may miss.",
+			"inspect shows for each WAL which commits the log has: commits that the WAL has already (present), commits\n"+
+				"that a replay would write into it (to replay), and commits that no replay can write (lost). It changes nothing.\n"+
+				"It also reads the log of a running process, and may then miss the newest commits.",
 			"0 shown, 1 the log cannot be read, 2 bad arguments", inspectLog),
 		newLogSubCmd("verify", "Report whether a log is whole and can be replayed",
 			"verify reads the log of a directory and compares it with the databases. It changes nothing.",
-			"0 all of it is or can be replayed, 1 it cannot, 2 bad arguments", verifyLog),
+			"0 all commits are replayed or can be, 1 some cannot, 2 bad arguments", verifyLog),
 		newLogSubCmd("replay", "Write what a log holds into its databases",
 			"replay writes the commits that the log of a directory holds into the WALs that lack them, and empties the log.\n"+
 				"No process may use the log, and none may use a database that lacks commits.",
-			"0 all is replayed, 1 something stands in the way, 2 bad arguments", replayLog),
+			"0 all commits are replayed, 1 some are not, 2 bad arguments", replayLog),
 		newLogSubCmd("salvage", "Replay the readable commits of a damaged log, and rename the log",
 			"salvage replays the readable commits of a damaged log, reports which databases may have lost commits, and\n"+
 				"renames the log to ringside-wal.log.salvaged-1 or a higher number. The databases can be opened then. Copy the\n"+
-				"directory first, and look at inspect: a lock or a permission needs no salvage.",
-			"0 done, 1 something stands in the way, 2 bad arguments", salvageLog))
+				"directory first, and run inspect: a locked database or a missing permission needs no salvage.",
+			"0 the log is renamed, 1 it is not, 2 bad arguments", salvageLog))
 	return cmd
 }
 
@@ -126,7 +126,7 @@ func salvageLog(w io.Writer, dir string, asJSON bool) error {
 		}
 	}
 	if err == nil && !asJSON {
-		fmt.Fprintf(w, "the log is %s now\n", aside)
+		fmt.Fprintf(w, "the log was renamed to %s\n", aside)
 	}
 	return err
 }

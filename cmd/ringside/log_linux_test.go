@@ -135,7 +135,7 @@ func TestLogSalvage(t *testing.T) {
 		t.Errorf("%d rows in the other database", n)
 	}
 	code, out, errs := logCommand(t, "salvage", dir)
-	if code != exitOK || !strings.Contains(out, "the log is "+log+".salvaged-1 now") || !strings.Contains(out, "not replayed: "+filepath.Join(dir, "a.db-wal")) {
+	if code != exitOK || !strings.Contains(out, "the log was renamed to "+log+".salvaged-1") || !strings.Contains(out, "not replayed: "+filepath.Join(dir, "a.db-wal")) {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if n := logRows(t, dir, "a.db"); n != 0 {

@@ -133,7 +133,7 @@ func newHelpCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("no help about %q: there is no such command", strings.Join(args, " "))
+				return usagef("no help for %q: there is no such command", strings.Join(args, " "))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

@@ -25,22 +25,23 @@ import (
 	"github.com/ringside-io/ringside/unet/ktls"
 )
 
-const serveLong = `serve serves the files below a directory over HTTP, read by ufile and sent by unet, until it is
-interrupted: ranges, conditional requests, and gzip for clients that accept it where that saves something (a
-NAME.gz beside NAME that is not older is sent as it is, other files are compressed once and kept in memory).
+const serveLong = `serve serves the files below a directory over HTTP until it is interrupted. Package ufile reads the files, and
+unet sends them. serve supports ranges and conditional requests. To clients that accept gzip it sends compressed
+files where that saves bytes: NAME.gz for NAME, if it is not older, or a copy that it compresses once and keeps in
+memory.
 
-Nothing outside of the directory is served: not through "..", not through symbolic links that lead out of
+No file outside of the directory is served: not through "..", not through symbolic links that lead out of
 it, not through a race. Symbolic links that stay inside are followed. Names that begin with a dot are not
-served, but for .well-known. A directory is served as its index.html, otherwise not at all: --list shows
-its files. After a directory was renamed or a symbolic link changed, files may still come from the old place for
+served, except .well-known. For a directory its index.html is served, otherwise nothing; --list shows its
+files. After a directory was renamed or a symbolic link changed, files may still come from the old place for
 up to a second. A changed, replaced or removed file is noticed at once.
 
-Without --addr only this machine can connect. With --cert and --key the server speaks
-TLS, and HTTP/2 with clients that can. With --ktls auto the kernel encrypts what is sent, where it has
-TLS (modprobe tls) and a client speaks TLS 1.3 with AES-GCM; elsewhere the server does. With --ktls on such
-a client is required. Both speak HTTP/1.1 only. Headers may have 16 KiB and take 10 seconds; a client that takes
-no data for a minute is disconnected. After the first interrupt or SIGTERM the server accepts no more requests,
-and requests in progress have --grace to finish.
+Without --addr only this machine can connect. With --cert and --key the server uses TLS, and HTTP/2 with
+clients that support it. With --ktls auto the kernel encrypts what is sent if it has TLS (modprobe tls) and the
+client uses TLS 1.3 with AES-GCM; otherwise the server encrypts. With --ktls on other clients are refused. With
+either the server offers HTTP/1.1 only. The header of a request may be 16 KiB long and take 10 seconds. A client
+that takes no data for a minute is disconnected. After the first interrupt or SIGTERM the server accepts no more
+requests, and requests in progress have --grace to finish.
 
 Where io_uring cannot be used the server uses plain system calls, and prints that.`
 

@@ -28,15 +28,15 @@ const soakLong = `soak runs all packages of ringside at the same time, at full l
            that check for acknowledged rows, and integrity_check at the end
 
 It works in rounds of at most half a minute. At the end of each round everything is closed, and no
-descriptor or goroutine may remain. In a run of seven rounds or more, resident memory and heap may grow by at most a
-quarter and some MiB after the first sixth of the rounds. The first wrong byte, unexpected error, leak or growth
+descriptor or goroutine may remain. In a run of seven rounds or more, resident memory and heap may grow by
+at most a quarter and a few MiB after the first sixth of the rounds. The first wrong byte, unexpected error, leak or growth
 ends the run, as does an operation that hangs for a minute. soak then prints the command that replays the
 scenario.
 
 Where io_uring cannot be used it prints that and tests the fallbacks.
 
-Its files are in a directory of its own, which is removed at the end: less than %d MiB at any time. It
-syncs as programs do, which keeps the disk busy.
+Its files, less than %d MiB at any time, are in a new directory, which is removed at the end. It syncs as
+other programs do, which keeps the disk busy.
 
 Exit codes: 0 success, 1 a check failed, 2 bad arguments, 130 interrupted (within a second, with
 the summary).`

@@ -25,8 +25,8 @@ import (
 )
 
 const topLong = `top shows the counters of a running Go program that publishes them by package expvar, such as
-expvar.Publish("reactor", r) for a reactor.Reactor: their values, and by how much each grows in a second.
-Text, such as a backend and the reason of its choice, is shown as it is.
+expvar.Publish("reactor", r) for a reactor.Reactor: their values, and the growth of each per second.
+Text, such as a backend and its reason, is shown unchanged.
 
 The program is named by its process ID (on Linux: the sockets on which it listens are tried), by an address
 such as localhost:8080, by the path of a Unix socket, or by the URL of its variables. On a terminal the
@@ -66,7 +66,7 @@ func newTopCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&every, "every", time.Second, "time between two views")
-	f.IntVar(&count, "count", 0, "end after so many views (default: on a terminal never, else 1)")
+	f.IntVar(&count, "count", 0, "end after this `number` of views (default: on a terminal no limit, otherwise 1)")
 	f.BoolVar(&all, "all", false, "show all variables, also those of the Go runtime")
 	return cmd
 }

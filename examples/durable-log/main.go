@@ -35,7 +35,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { // a write may wait for ever for a reader
+	context.AfterFunc(ctx, func() { // a write may wait forever for a reader
 		time.AfterFunc(grace, func() { os.Exit(interrupted) })
 	})
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)

@@ -19,7 +19,7 @@ import (
 const piece = 64 << 10
 
 // slowest is the longest average time for a byte: 100 KB/s. Without this limit a peer that
-// sends a byte now and then would keep a connection for ever.
+// sends a byte now and then would keep a connection forever.
 const slowest = 10 * time.Microsecond
 
 // receive moves length bytes from the connection to the file.

@@ -256,7 +256,7 @@ func (l *ringLoop) end(c *Conn) bool {
 	return false
 }
 
-// forget implements driver. The kernel has no operation of the connection any more.
+// forget implements driver. The kernel has no operation of the connection left.
 func (l *ringLoop) forget(*Conn) {}
 
 // close ends the loop. A broken ring may have operations in flight. The kernel cancels

@@ -79,7 +79,7 @@ func (b *blockingConn) step() {
 	}
 }
 
-// data gives received data to the coroutine, and keeps what it has not read.
+// data passes received data to the coroutine, and keeps the bytes that it has not read.
 func (b *blockingConn) data(p []byte) {
 	defer func() { // the coroutine may end the goroutine
 		if len(b.in) > 0 {
@@ -184,7 +184,7 @@ func (b *blockingConn) wait(by *time.Time) {
 	b.mu.Unlock()
 }
 
-// change changes what the mutex guards, and has a coroutine that waits look at it.
+// change calls f, which changes fields that the mutex guards, and resumes a waiting coroutine.
 func (b *blockingConn) change(f func()) {
 	b.mu.Lock()
 	f()

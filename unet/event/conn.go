@@ -352,8 +352,8 @@ func (c *Conn) Full() bool {
 }
 
 // Close sends the pending bytes and then closes the connection. It does not wait for
-// that: OnClose is called later, with nil. When a callback in progress has returned,
-// OnData is not called any more. A peer that does not read keeps the connection alive;
+// that: OnClose is called later, with nil. After a callback in progress has returned,
+// OnData is not called again. A peer that does not read keeps the connection alive;
 // see [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()

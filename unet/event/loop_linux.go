@@ -26,7 +26,7 @@ type loop struct {
 	inbox    []*Conn    // connections whose state another goroutine has changed
 	tasks    []func()
 	arrivals []*Conn     // enrolled connections
-	closed   bool        // no connection can be enrolled any more
+	closed   bool        // no further connection can be enrolled
 	failure  error       // a copy of broken, guarded by mu
 	hasInput atomic.Bool // one of the lists is not empty
 
@@ -51,7 +51,7 @@ type loop struct {
 	leaving  bool
 	over     bool
 	goexited bool   // a callback has called runtime.Goexit
-	broken   error  // why the driver cannot be used any more
+	broken   error  // why the driver can no longer be used
 	scratch  []byte // for receiving outside of a ring
 
 	sockets     []*loopSocket // datagram sockets, by slot

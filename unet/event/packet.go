@@ -125,7 +125,7 @@ func (s *Server) ListenPacket(network, address string, h PacketHandler) (*Packet
 
 // EnrollPacket takes over an existing datagram socket of package net or unet, which may
 // have been inherited from another process. It must not be connected. If EnrollPacket
-// succeeds, pc belongs to the server, and the program must not use it any more. After an
+// succeeds, pc belongs to the server, and the program must no longer use it. After an
 // error pc is unchanged and still belongs to the caller.
 func (s *Server) EnrollPacket(pc net.PacketConn, h PacketHandler) (*PacketConn, error) {
 	addr := pc.LocalAddr()

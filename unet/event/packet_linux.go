@@ -404,8 +404,8 @@ func (s *loopSocket) dropSent() {
 	}
 }
 
-// nextBatch returns the next datagrams to send. What is sent one by one ends a batch, so
-// that its rest is sent before others. The caller holds mu.
+// nextBatch returns the next datagrams to send. Datagrams that are sent one by one end a
+// batch, so that the rest of them is sent before others. The caller holds mu.
 func (s *loopSocket) nextBatch() []outPacket {
 	batch := s.queue[s.sent:min(s.sent+packetBatch, len(s.queue))]
 	for i := range batch {

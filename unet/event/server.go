@@ -64,7 +64,7 @@ func Listen(network, address string, h Handler, o Options) (*Server, error) {
 // net or unet. The listener may have been inherited from another process. If ln is nil,
 // the server accepts nothing, and serves the connections of [Server.Dial] and
 // [Server.Enroll]. If New succeeds, the socket belongs to the server, and the program must
-// not use the listener any more. All loops accept from the one socket. The file of a Unix
+// no longer use the listener. All loops accept from the one socket. The file of a Unix
 // socket stays when the server ends. After an error the listener is unchanged and still
 // belongs to the caller.
 func New(ln net.Listener, h Handler, o Options) (*Server, error) {
@@ -279,7 +279,7 @@ func (s *Server) Err() error { return s.engine.health().failure() }
 // Shutdown returns [Server.Err] when the last connection is closed.
 //
 // If ctx ends first, the remaining connections are aborted as by [Server.Close], and the
-// error is the context's. OnData is not called any more then, and Shutdown waits for
+// error is the context's. OnData is not called after that, and Shutdown waits for
 // callbacks in progress. Shutdown must not be called from a callback.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leaving.Store(true)

@@ -186,7 +186,7 @@ func (w *wire) sendRecord(typ byte, p []byte) error {
 type keyLog struct {
 	next               io.Writer // the program's
 	client             bool
-	ended              bool   // no secrets are kept any more
+	ended              bool   // secrets are no longer kept
 	handshake, traffic []byte // for sending
 }
 

@@ -147,7 +147,7 @@ func (h *holder) open(ctx context.Context, addr string) error {
 		return err
 	}
 	if string(got) != string(sent) {
-		return errors.New("the message was changed on its way")
+		return errors.New("the message came back changed")
 	}
 	return c.SetDeadline(time.Time{})
 }

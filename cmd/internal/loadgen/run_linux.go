@@ -481,7 +481,7 @@ func (g *generator) compare(c *conn, p []byte) error {
 		return g.web.compare(c.got, p)
 	}
 	if !bytes.Equal(p, g.message(c)[c.got:c.got+len(p)]) {
-		return fmt.Errorf("message %d of a connection was changed on its way", c.n)
+		return fmt.Errorf("message %d of a connection came back changed", c.n)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (j Job) exchange(c net.Conn) measure.Op {
 			return 0, err
 		}
 		if !bytes.Equal(msg, got) {
-			return 0, errors.New("a message was changed on its way")
+			return 0, errors.New("a message came back changed")
 		}
 		return len(got), nil
 	}

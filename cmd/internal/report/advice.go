@@ -26,7 +26,7 @@ var choices = []choice{
 	{"net", "ringside-conn", "ringside-plain", "unet on io_uring", "unet with plain calls"},
 	{"net", "ringside-event", "std", "unet/event (callbacks)", "package net"},
 	{"net", "ringside-event", "ringside-event-epoll", "unet/event on io_uring", "unet/event on epoll"},
-	{"net", "ringside-event", "ringside-event-parked", "unet/event with threads of its own", "loops in Go's netpoller"},
+	{"net", "ringside-event", "ringside-event-parked", "unet/event with one thread per loop", "loops in Go's netpoller"},
 	{"net", "ringside-event-sqpoll", "ringside-event", "unet/event with SQPOLL", "unet/event without"},
 	{"net", "ringside-event", "netpoll", "unet/event (callbacks)", "cloudwego/netpoll"},
 	{"net", "ringside-event", "liburing", "unet/event (callbacks)", "a server in C on liburing"},

@@ -118,7 +118,7 @@ func readError(err error) error {
 	case errors.Is(err, io.EOF):
 		return errors.New("it is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("it ends in the middle")
+		return errors.New("it is cut off")
 	}
 	return err
 }

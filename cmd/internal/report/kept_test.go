@@ -56,7 +56,7 @@ func TestReadDocument(t *testing.T) {
 		`{"results":[{"metrics":{"x":"y"}}]}`: "unexpected JSON string",
 		`{}`:                                  "it has no results",
 		`[1]`:                                 "unexpected JSON array",
-		`{"schema":3,`:                        "ends in the middle",
+		`{"schema":3,`:                        "it is cut off",
 		``:                                    "it is empty",
 	} {
 		d, err := ReadDocument(strings.NewReader(in))

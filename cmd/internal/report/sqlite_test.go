@@ -49,7 +49,7 @@ func TestSQLiteTables(t *testing.T) {
 	for _, want := range []string{
 		"test 1: INSERTs\nengine ms/op MB/s ops/s vs default CPU µs/op vs default", "\nmemory 1.000 4.096 1000 1000 ",
 		"\ndefault-wal 100.0 0.041 10.00 100000 ", "\nringside-wal 50.00 0.082 20.00 2.00x (2.00–2.00) 50000 0.50x ",
-		"\nspeed, test 16: DROP TABLE\n", "\ntenants, wal\nengine_databases_connections ", "\ntenants, wal, beside a writer of 32 MiB/s\n",
+		"\nspeed, test 16: DROP TABLE\n", "\ntenants, wal\nengine_databases_connections ", "\ntenants, wal, with a writer of 32 MiB/s\n",
 		"ringside-log_16_1 ", "ringside-log_1_4 ", " vs default ", "\ncold, scan of a fragmented table, 100 rows\n", " device\n", " 100 %\n",
 		"sqlitevfs (vfs=ringside) instead of the default VFS\nyes: test 1 (wal): 2.0 times as many, for 50 % of the CPU time each\n",
 		"yes: not cached, scan of a fragmented table: 2.0 times as many",

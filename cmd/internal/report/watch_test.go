@@ -41,7 +41,7 @@ func TestWatchLayout(t *testing.T) {
 	for _, want := range []string{
 		"events, eventfds\n", "events, pairs of sockets\n", "events, wakes from another goroutine\n", "events, sun\n",
 		"epoll_edge_100 ", "io_uring_edge_100_10000 ", "\nio_uring ", "floor ns/op", "432.0", "2.00x (2.00–2.00)", "432 floor-ns/op",
-		"yes: events, eventfds, edge, 100 active, beside 10000 idle: 2.0 times as many", "yes: events, wakes from another goroutine: 2.0 times as many",
+		"yes: events, eventfds, edge, 100 active, with 10000 idle: 2.0 times as many", "yes: events, wakes from another goroutine: 2.0 times as many",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())

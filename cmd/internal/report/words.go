@@ -37,7 +37,7 @@ var paramWords = []struct {
 	})},
 	{"mode", text("%v")},
 	{"active", text("%v active")},
-	{"idle", text("beside %v idle")},
+	{"idle", text("with %v idle")},
 	{"test", sqliteTest},
 	{"what", oneOf(map[string]string{
 		"scan": "scan of a fragmented table", "index": "CREATE INDEX on a fragmented table", "range": "10 % of a fragmented table",
@@ -61,7 +61,7 @@ var paramWords = []struct {
 	{"handler", text("%v")},
 	{"client", oneOf(map[string]string{"own": "own load generator"})},
 	{"gomaxprocs", text("GOMAXPROCS %v")},
-	{"writer", func(v any) string { return "beside a writer of " + byteWords(v) + "/s" }},
+	{"writer", func(v any) string { return "with a writer of " + byteWords(v) + "/s" }},
 	{"batch", text("batch %v")},
 }
 
@@ -149,7 +149,7 @@ func (c Cell) row(engine string) string {
 
 // works are descriptions of workloads whose names are not clear.
 var works = map[string]string{
-	"randread": "random reads", "batch": "reads in one call", "burner": "random reads beside computation",
+	"randread": "random reads", "batch": "reads in one call", "burner": "random reads during computation",
 	"append": "durable appends", "randwrite": "overwrites",
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams",

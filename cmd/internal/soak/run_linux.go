@@ -31,7 +31,7 @@ const (
 var settled = settleTime
 
 // errProblem is the cause of a run that ends early because of a failure.
-var errProblem = errors.New("something is wrong")
+var errProblem = errors.New("a check failed")
 
 // soaker is the state of a run.
 type soaker struct {

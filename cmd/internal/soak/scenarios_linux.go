@@ -57,7 +57,7 @@ func (s *soaker) findRings() {
 			return
 		}
 	}
-	s.uses = append(s.uses, "io_uring, and beside it what takes its place elsewhere: plain calls, epoll")
+	s.uses = append(s.uses, "io_uring, and the fallbacks: plain calls, epoll")
 }
 
 // scenarios runs one scenario after another.

@@ -163,7 +163,7 @@ func TestWatchSkipsByName(t *testing.T) {
 	}
 	for _, want := range []string{
 		"skipped: watch events, engine io_uring: forbidden\n",
-		"skipped: watch events, eventfds, edge, 100 active, beside 10000 idle: needs 10264 descriptors, and a process may have only 1024 (ulimit -n)\n",
+		"skipped: watch events, eventfds, edge, 100 active, with 10000 idle: needs 10264 descriptors, and a process may have only 1024 (ulimit -n)\n",
 		"skipped: watch events, eventfds, edge, 1000 active: needs 2064 ",
 	} {
 		if !strings.Contains(b.String(), want) {

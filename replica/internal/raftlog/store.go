@@ -5,7 +5,7 @@
 // Everything is a record at the end of one log: entries, the removal of entries, settings.
 // A call of StoreLogs is one durable write. Open reads the log from its beginning and
 // restores the state of the last durable call. Removing entries from the front trims the
-// segments that are not needed any more.
+// segments that are no longer needed.
 package raftlog
 
 import (
@@ -30,7 +30,7 @@ var ErrKeyNotFound = errors.New("not found")
 
 // ErrOrder is returned by StoreLogs for entries that are not numbered in order, or that are
 // not behind the last one of the log.
-var ErrOrder = errors.New("raftlog: the entries are not in order behind the last one of the log")
+var ErrOrder = errors.New("raftlog: the entries do not follow the last one of the log in order")
 
 // Options configure a Store. The zero value works.
 type Options struct {
@@ -44,7 +44,7 @@ type Options struct {
 	// Stop, if not nil, makes some calls retry after a failure, for example of a full disk, until
 	// Stop is closed. Raft ends the process if it cannot store its term. If it has removed entries
 	// at the end and cannot store those that replace them, it goes on as if the old ones were there.
-	// A call that is stopped is the last one: nothing is stored any more.
+	// After a call that was stopped nothing more is stored.
 	Stop <-chan struct{}
 	// Written, if not nil, is called after each durable write with the segment. Its error
 	// becomes the error of the write. Tests cut power and fail syncs with it.
@@ -154,7 +154,7 @@ func (s *Store) replay(r appendlog.Record) error {
 		s.places = append(s.places, r.Position)
 	}
 	bad := func() error {
-		return fmt.Errorf("raftlog: record %d of %s is not one of this store", r.Seq, s.dir)
+		return fmt.Errorf("raftlog: record %d of %s does not belong to this store", r.Seq, s.dir)
 	}
 	if len(r.Data) == 0 {
 		return bad()

@@ -17,7 +17,7 @@
 //
 // # Errors
 //
-// After a failed write the log is not written any more. Then, and when the log has no room,
+// After a failed write the log is no longer written. Then, and when the log has no room,
 // [WAL.Commit] syncs the WAL instead. A failed sync of a WAL is final for that WAL. Acknowledged
 // commits are in the log or in the WAL, and the next Open replays the log.
 //

@@ -72,7 +72,7 @@ type Log struct {
 	failed     error
 	broken     atomic.Bool      // failed is set
 	full       bool             // there is no room, until a WAL is synced
-	cannotGrow bool             // the file cannot grow any more
+	cannotGrow bool             // the file can no longer grow
 	small      []*segment       // first segments that are no longer used
 	unsynced   map[string]error // WALs that could not be synced: their records are needed
 	synced     []record         // synced WALs, to be noted in the next batch

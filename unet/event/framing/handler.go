@@ -77,7 +77,7 @@ type exchange struct {
 	served  bool   // a request was answered during feed
 	paused  bool   // answers are pending: requests wait
 	last    bool   // no request follows those that have arrived
-	ending  bool   // no request is taken any more
+	ending  bool   // no further request is taken
 	pending int    // bytes when the timer fired
 }
 
