@@ -36,7 +36,8 @@
 //
 // With RINGSIDE_BACKEND=plain in the environment all probes return [ErrForbidden], and
 // the packages of this module use their fallbacks. Use it to find out whether a problem
-// is related to io_uring.
+// is related to io_uring. An unknown value has the same effect, so that a misspelt one does
+// not permit io_uring.
 //
 // # IOPOLL
 //
@@ -83,8 +84,8 @@ func ParseMode(name string) (Mode, error) {
 // EnvBackend is the environment variable that names the backend. Each probe reads it
 // again.
 //
-// With plain no package uses io_uring: every probe of this package returns
-// [ErrForbidden]. The other values, io_uring, epoll and net, matter only to the
+// With plain, and with an unknown value, no package uses io_uring: every probe of this package
+// returns [ErrForbidden]. The other values, io_uring, epoll and net, matter only to the
 // packages that have several backends, watch and unet/event, and only where their
 // options leave the choice open.
 const EnvBackend = "RINGSIDE_BACKEND"

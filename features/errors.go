@@ -27,7 +27,7 @@ const (
 	PolicyLSM         Policy = "lsm"         // SELinux, AppArmor or another security module
 	PolicyMemlock     Policy = "memlock"     // RLIMIT_MEMLOCK
 	PolicyCapability  Policy = "capability"  // the kernel requires a privilege for this
-	PolicyEnvironment Policy = "environment" // RINGSIDE_BACKEND=plain
+	PolicyEnvironment Policy = "environment" // RINGSIDE_BACKEND is plain or unknown
 )
 
 // ForbiddenError reports what forbids a feature and how to allow it. It matches

@@ -4,6 +4,7 @@ package features
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -24,13 +25,21 @@ func (h *host) haveIOURing() error {
 	return err
 }
 
-// switchedOff returns the error for a user that has switched io_uring off.
+// switchedOff returns the error for a user that has switched io_uring off, or has misspelt the
+// value that does so.
 func (h *host) switchedOff() error {
-	if h.getenv(EnvBackend) != ModePlain.String() {
-		return nil
+	value := h.getenv(EnvBackend)
+	mode, err := ParseMode(value)
+	switch {
+	case err != nil:
+		return &ForbiddenError{Feature: nameIOURing, Policy: PolicyEnvironment,
+			Reason: fmt.Sprintf("the variable %s is %q, which is no backend", EnvBackend, value),
+			Remedy: "set it to auto or io_uring, or unset it"}
+	case mode == ModePlain:
+		return &ForbiddenError{Feature: nameIOURing, Policy: PolicyEnvironment,
+			Reason: "the variable " + EnvBackend + " is " + value, Remedy: "unset " + EnvBackend}
 	}
-	return &ForbiddenError{Feature: nameIOURing, Policy: PolicyEnvironment,
-		Reason: "the variable " + EnvBackend + " is " + ModePlain.String(), Remedy: "unset " + EnvBackend}
+	return nil
 }
 
 // host is what the probes ask: the kernel, and what stands between it and the

@@ -128,9 +128,6 @@ func unrepeat(r *probe.Report) {
 
 // notes adds the settings that a user may want to change although rings work.
 func (h *host) notes(r *probe.Report) {
-	if _, err := ParseMode(r.Override); err != nil {
-		r.Notes = append(r.Notes, probe.Note{About: EnvBackend, Text: err.Error(), Remedy: "set it to one of these, or unset it"})
-	}
 	if r.Usable {
 		h.memlockNote(r)
 	}
