@@ -104,7 +104,7 @@ func (a *allBench) fullParts() []allPart {
 		{"sockets", &netBench{suite.NetOptions{Full: true}}, 20 * time.Minute},
 		{"watching", &watchBench{suite.WatchOptions{Workloads: []string{suite.EventsWork, suite.HTTPWork}}}, 3 * time.Minute},
 		{"SQLite", &sqliteBench{suite.SQLiteOptions{
-			Dir: a.dir, Workloads: []string{suite.SpeedWork, suite.TenantsWork, suite.ColdWork},
+			Dir: a.dir, Workloads: []string{suite.SpeedWork, suite.TenantsWork, suite.ColdWork}, Scale: 100,
 		}}, 8 * time.Minute},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,14 +64,17 @@ func differentFiles(flags map[string]string) error {
 	seen := map[string]string{}
 	for _, flag := range slices.Sorted(maps.Keys(flags)) {
 		name := flags[flag]
-		switch other, twice := seen[name]; {
-		case name == "":
+		if name == "" {
+			continue
+		}
+		key := filepath.Clean(name)
+		switch other, twice := seen[key]; {
 		case twice && name == "-":
 			return usagef("%s - and %s - cannot share the standard output", other, flag)
 		case twice:
 			return usagef("%s and %s name the same file %q", other, flag, name)
 		}
-		seen[name] = flag
+		seen[key] = flag
 	}
 	return nil
 }
@@ -140,6 +144,9 @@ func (s sizeFlag) String() string {
 
 func (s sizeFlag) Set(text string) error {
 	n, err := parseSize(text)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%q: must be positive", text)
+	}
 	*s.n = n
 	return err
 }

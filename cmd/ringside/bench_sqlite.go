@@ -78,6 +78,9 @@ type sqliteBench struct{ suite.SQLiteOptions }
 
 func (b *sqliteBench) configure(flags *benchFlags) error {
 	b.Timing, b.Seed = flags.Timing, flags.seed
+	if b.Scale == 0 {
+		return usagef("--scale 0: must be between 1 and 1000")
+	}
 	return b.Validate()
 }
 

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,12 +91,15 @@ func findVars(ctx context.Context, name string) (*vars, error) {
 	case strings.HasPrefix(name, "/"), strings.HasPrefix(name, "@"):
 		v = varsAt("unix", name)
 	default:
-		if _, _, err := net.SplitHostPort(name); err != nil {
+		if _, _, err := net.SplitHostPort(name); err != nil || strings.Contains(name, "/") {
 			return nil, usagef("top %q: must be a process ID, HOST:PORT, the path of a Unix socket, or a URL", name)
 		}
 		v = varsAt("tcp", name)
 	}
 	_, err := v.read(ctx)
+	if failed, ok := errors.AsType[*url.Error](err); ok && ctx.Err() == nil {
+		err = fmt.Errorf("top %s: no answer: %w: name a program that serves %s", name, failed.Err, varsPath)
+	}
 	return v, err
 }
 

@@ -81,6 +81,8 @@ func TestTopRefuses(t *testing.T) {
 		{[]string{"top"}, exitUsage, "one process ID or address"},
 		{[]string{"top", "localhost:1", "--every", "0s"}, exitUsage, "--every"},
 		{[]string{"top", s.URL + varsPath}, exitFailure, "has no variables of package expvar"},
+		{[]string{"top", "ftp://localhost"}, exitUsage, "must be a process ID, HOST:PORT"},
+		{[]string{"top", "/nonexistent"}, exitFailure, "ringside: top /nonexistent: no answer: dial unix /nonexistent: "},
 		{[]string{"top", "999999999"}, exitFailure, "there is no process 999999999"},
 	} {
 		var out, errs bytes.Buffer
