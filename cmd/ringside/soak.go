@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/soak"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
@@ -45,13 +47,14 @@ the summary).`
 type soakCommand struct {
 	o    soak.Options
 	json bool
-	// run is soak.Run.
-	run func(context.Context, soak.Options) (*soak.Summary, error)
+	// run is soak.Run, and need is datafile.Need.
+	run  func(context.Context, soak.Options) (*soak.Summary, error)
+	need func(dir string, bytes int64) error
 }
 
 // newSoakCmd returns "ringside soak".
 func newSoakCmd() *cobra.Command {
-	s := &soakCommand{run: soak.Run}
+	s := &soakCommand{run: soak.Run, need: datafile.Need}
 	cmd := &cobra.Command{
 		Use:     "soak",
 		Short:   "Run all packages at full load, and check every byte",
@@ -76,7 +79,7 @@ func (s *soakCommand) execute(cmd *cobra.Command) error {
 	if err := s.o.Check(); err != nil {
 		return usageError{err}
 	}
-	if err := wantDirectory("--dir", s.o.Dir); err != nil {
+	if err := cmp.Or(wantDirectory("--dir", s.o.Dir), s.need(s.o.Dir, soak.DiskMiB<<20)); err != nil {
 		return err
 	}
 	// Every JSON reader represents 32 bits exactly.

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/soak"
 )
 
@@ -28,7 +30,8 @@ func TestSoakExitCodes(t *testing.T) {
 		{nil, fmt.Errorf("no such directory"), "no such directory", ""},
 	} {
 		for _, asJSON := range []bool{false, true} {
-			s := &soakCommand{json: asJSON, run: func(context.Context, soak.Options) (*soak.Summary, error) { return tc.sum, tc.err }}
+			s := &soakCommand{json: asJSON, need: datafile.Need,
+				run: func(context.Context, soak.Options) (*soak.Summary, error) { return tc.sum, tc.err }}
 			s.o.For = 1
 			cmd := newSoakCmd()
 			var out bytes.Buffer
@@ -40,6 +43,18 @@ func TestSoakExitCodes(t *testing.T) {
 				t.Errorf("%q is not in %q", tc.says, out.String())
 			}
 		}
+	}
+}
+
+// TestSoakNeedsRoom checks the space before anything runs: on a full disk SQLite's errors would be
+// reported as failed checks.
+func TestSoakNeedsRoom(t *testing.T) {
+	s := &soakCommand{run: soak.Run, need: func(dir string, bytes int64) error {
+		return datafile.Need(dir, bytes+1<<60)
+	}}
+	s.o.For, s.o.Dir = time.Minute, t.TempDir()
+	if err := s.execute(newSoakCmd()); err == nil || !strings.Contains(err.Error(), "not enough space in "+s.o.Dir) {
+		t.Error(err)
 	}
 }
 

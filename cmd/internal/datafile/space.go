@@ -25,10 +25,9 @@ type SpaceError struct {
 	Need, Free int64
 }
 
-// Error returns the missing space and the options that help.
+// Error returns the missing space and the remedy that all commands have.
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed: free some, or choose another "+
-		"directory with --dir, a smaller file with --size, or an existing file with --path",
+	return fmt.Sprintf("not enough space in %s: %d MiB free, %d MiB needed: free some, or choose another directory with --dir",
 		e.Dir, e.Free>>20, e.Need>>20)
 }
 
