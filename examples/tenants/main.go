@@ -97,13 +97,13 @@ func (o *options) check(rest int) error {
 	}
 	switch {
 	case rest > 0:
-		return errors.New("there are flags only, no arguments")
+		return errors.New("takes no arguments, only flags")
 	case o.open < 1 || o.pairs < 1 || l.tenants < 1 || l.conns < 1:
-		return errors.New("-open, -pairs, -tenants and -conns are at least 1")
+		return errors.New("-open, -pairs, -tenants and -conns must be at least 1")
 	case l.reads < 0 || l.reads > 99:
-		return errors.New("-reads is between 0 and 99")
+		return errors.New("-reads must be between 0 and 99")
 	case l.span < 0:
-		return errors.New("-for is not negative")
+		return errors.New("-for must not be negative")
 	}
 	return checkVFS(o.vfs)
 }
