@@ -87,7 +87,7 @@ func TestColors(t *testing.T) {
 func TestPage(t *testing.T) {
 	page := strings.ReplaceAll(render(t, sample()), "\u00a0", " ")
 	for _, want := range []string{
-		"ufile instead of os.File", "random reads, O_DIRECT, 32 goroutines, 4 KiB: 150 % as many, for 50 % of the CPU time each", // words
+		"ufile instead of os.File", "random reads, O_DIRECT, 32 goroutines, 4 KiB: 1.50 times as many, for 50 % of the CPU time each", // words
 		"unet (net.Conn) instead of package net", `<li class="no">`,
 		"SQLite&#39;s speed tests, wal", "latency at 128 goroutines", "operations per second by goroutines", // pictures
 		"6.18 &lt;b&gt;&amp;", "no C compiler", "&lt;script&gt;", "prefers-color-scheme: dark",

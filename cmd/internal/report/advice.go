@@ -164,8 +164,11 @@ func (a *Advice) add(d Duel) {
 // times describes the ratio of the rates, and the ratio of the CPU time if that differs.
 func (d Duel) times() string {
 	text := fmt.Sprintf("%.1f times as many", d.Rate.Median)
-	if d.Rate.Median < 2 {
+	switch {
+	case d.Rate.Median < 1:
 		text = fmt.Sprintf("%.0f %% as many", 100*d.Rate.Median)
+	case d.Rate.Median < 2:
+		text = fmt.Sprintf("%.2f times as many", d.Rate.Median)
 	}
 	if d.CPU.Median > 0 && math.Abs(d.CPU.Median-1) >= minSaving {
 		text += ", for " + share(d.CPU.Median)

@@ -85,10 +85,10 @@ func advice(r *Run) string {
 func TestNetAdvice(t *testing.T) {
 	text := advice(netExample(5))
 	for _, want := range []string{
-		"unet (net.Conn) instead of package net\nyes: echoed messages, 1 connection, 128 B: 150 % as many, for 80 % of the CPU time each\n",
+		"unet (net.Conn) instead of package net\nyes: echoed messages, 1 connection, 128 B: 1.50 times as many, for 80 % of the CPU time each\n",
 		"no:  echoed messages, 100 connections, 128 B: 80 % as many", "no difference (within 10 %): requests to a handler, 20 connections, 128 B, sleep 500µs",
-		"unet on io_uring instead of unet with plain calls\nyes: echoed messages, 1 connection, 128 B: 150 % as many\n",
-		"unet/event (callbacks) instead of a server in C on liburing\nyes: echoed messages, 1 connection, 128 B: 107 % as many\n",
+		"unet on io_uring instead of unet with plain calls\nyes: echoed messages, 1 connection, 128 B: 1.50 times as many\n",
+		"unet/event (callbacks) instead of a server in C on liburing\nyes: echoed messages, 1 connection, 128 B: 1.07 times as many\n",
 		"unet/event with SQPOLL instead of unet/event without\nno:  echoed messages, 1 connection, 128 B: 50 % as many, for 2.0 times the CPU time each\n",
 	} {
 		if !strings.Contains(text, want) {
