@@ -64,7 +64,7 @@ func (l *loop) start(s *slot, op *Op) error {
 }
 
 // refusedFlags are the flags that affect the SQEs of other goroutines, or suppress the
-// CQE. SQEDrain would delay cancellations too, and Close would wait for ever.
+// CQE. SQEDrain would delay cancellations too, and Close would wait forever.
 const refusedFlags = uint8(uring.SQELink | uring.SQEHardLink | uring.SQEDrain | uring.SQESkipSuccess)
 
 // submit ensures that the kernel gets the pending SQEs. The caller holds mu, which

@@ -1152,7 +1152,7 @@ const (
 var reservedEndings = []string{"-wal", "-shm", "-journal", ".new"}
 
 // checkName returns an error for a name that some file system, or the log, could not have: a database whose
-// file cannot be made on any node would be there for ever.
+// file cannot be made on any node would be there forever.
 func checkName(name string) error {
 	switch {
 	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > maxName:

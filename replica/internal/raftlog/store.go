@@ -662,7 +662,7 @@ func (s *Store) SetUint64(key []byte, v uint64) error {
 	return err
 }
 
-// stopped reports whether nothing is stored any more.
+// stopped reports whether nothing more is stored.
 func (s *Store) stopped() bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
