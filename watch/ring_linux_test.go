@@ -4,6 +4,7 @@ package watch
 
 import (
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -242,5 +243,48 @@ func TestWaitWhileTheKernelRefuses(t *testing.T) {
 	}
 	if err := <-closed; err != nil || !woken {
 		t.Errorf("close: %v; a wait ended before: %v", err, woken)
+	}
+}
+
+// TestGiveUpWithoutWatches replaces a ring by epoll while epoll has no watch left. Prepare returns
+// that error, and a later turn reports every descriptor.
+func TestGiveUpWithoutWatches(t *testing.T) {
+	if !sys.Faulty {
+		t.Skip("needs a build with the race detector, which has the system-call hook")
+	}
+	w := ringWatcher(t, true)
+	w.opts.Logger = slog.New(slog.DiscardHandler)
+	fds := []int{counter(t), counter(t), counter(t)}
+	for _, fd := range fds {
+		if err := w.Add(fd, Read, Level, nil); err != nil {
+			t.Fatal(err)
+		}
+		rawWrite(fd, &[8]byte{1})
+	}
+	b := w.backend.(*ringBackend)
+	b.unusable, b.moves = true, maxMoves
+	left := 3 // the wakeup and two descriptors
+	sys.SetFaults(&sys.Faults{
+		Enter: func(e []*abi.SQE) (int, syscall.Errno) { return len(e), 0 },
+		Call: func(name string, n int) (int, syscall.Errno) {
+			if name == "epoll_ctl" {
+				if left--; left < 0 {
+					return 0, syscall.ENOSPC
+				}
+			}
+			return n, 0
+		},
+	})
+	err := w.Prepare()
+	sys.SetFaults(nil)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Prepare without a watch: %v", err)
+	}
+	reports := map[int]bool{}
+	if _, err := w.Poll(0, func(e Event) { reports[e.FD] = true }); err != nil || len(reports) != len(fds) {
+		t.Errorf("then: %v, reports %v", err, reports)
+	}
+	if name, _ := w.Backend(); name != "epoll" {
+		t.Errorf("the backend is %v", name)
 	}
 }

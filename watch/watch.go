@@ -189,24 +189,34 @@ func (w *Watcher) use(b backend, name Mode, reason string) {
 	w.looksAgain = name == ModeRing
 }
 
-// giveUp replaces the ring by epoll.
+// giveUp replaces the ring by epoll. If epoll lacks memory or watches, the ring stays, and the
+// next turn tries again.
 func (b *ringBackend) giveUp(why error) error {
 	w := b.w
+	by, err := newEpoll(&w.table, w.opts.Batch, &w.count.enters)
+	if err != nil {
+		return fmt.Errorf("watch: epoll: %w", err)
+	}
+	for fd := range b.t.entries {
+		if e := &b.t.entries[fd]; e.on && !e.gone {
+			switch errno := by.add(fd, e); errno {
+			case syscall.ENOMEM, syscall.ENOSPC:
+				_ = by.close()
+				return failed("add", fd, errno)
+			} // others are for closed files, whose end is not reported
+		}
+	}
 	w.wakeMu.Lock()
 	defer w.wakeMu.Unlock()
-	if err := w.useEpoll("io_uring was given up: " + why.Error()); err != nil {
-		return err
-	}
+	w.use(by, ModeEpoll, "io_uring was given up: "+why.Error())
 	logger := w.opts.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
 	go logger.Warn("watch: io_uring cannot be used any more; epoll is used instead", "error", why) // without the caller's lock
 	for fd := range b.t.entries {
-		if e := &b.t.entries[fd]; e.on && !e.gone {
-			e.armed, e.queued = false, false
-			w.backend.add(fd, e) // fails for closed files, whose end is not reported
-		}
+		e := &b.t.entries[fd]
+		e.armed, e.queued = false, false
 	}
 	b.t.changes = nil
 	_ = b.close()
