@@ -192,9 +192,9 @@ func (r *Reactor) Queue(op *Op, fn func(Result)) (ID, error) {
 
 // Stream starts a multishot operation and calls fn with each of its events, in order.
 // [Result.More] is false for the last event, and only for it, whatever ended the
-// stream. An overflow of the completion queue ends a stream too: start it again. Stream
-// does not wait: when the loop has [Options.InFlight] operations it returns ErrFull and
-// does not call fn.
+// stream. An overflow of the completion queue ends a stream too: start it again. Events
+// that arrive faster than fn returns are queued without limit. Stream does not wait: when
+// the loop has [Options.InFlight] operations it returns ErrFull and does not call fn.
 func (r *Reactor) Stream(op *Op, fn func(Result)) (ID, error) {
 	return r.nearest().queue(op, fn, true)
 }

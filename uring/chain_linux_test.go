@@ -125,6 +125,29 @@ func TestDrainWaitsForAllBefore(t *testing.T) {
 	})
 }
 
+// TestDrainDelaysCancellations checks that an entry cannot cancel an operation for which an
+// operation with SQEDrain waits, and that SyncCancel can.
+func TestDrainDelaysCancellations(t *testing.T) {
+	ringtest.NeedKernel(t, "SYNC_CANCEL", "6.0")
+	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
+		rd, _ := osPipe(t)
+		push(t, r).PollAdd(fdOf(rd), pollIn).SetUserData(1)
+		push(t, r).Close(unusedFD).SetUserData(2)
+		push(t, r).Nop().SetFlags(uring.SQEDrain).SetUserData(3)
+		push(t, r).Cancel(1).SetUserData(4)
+		wantErrno(t, await(t, r, 2), syscall.EBADF)
+		if c := make([]uring.CQE, 3); r.Reap(c) != 0 {
+			t.Fatalf("%+v ended before what it has to wait for", c[0])
+		}
+		if _, err := r.SyncCancel(uring.CancelOptions{UserData: 1}, ringtest.Patience); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range ringtest.Await(t, r, 3) {
+			wantErrno(t, c, map[uint64]syscall.Errno{1: syscall.ECANCELED, 3: 0, 4: syscall.ENOENT}[c.UserData])
+		}
+	})
+}
+
 // TestSkippedSuccess asks for no completions of the successful part of a chain, and checks
 // which completions of the failed part are posted.
 func TestSkippedSuccess(t *testing.T) {

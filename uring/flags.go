@@ -12,7 +12,8 @@ const (
 	// is a slot of the fixed file table.
 	SQEFixedFile SQEFlags = abi.IOSQE_FIXED_FILE
 	// SQEDrain (IOSQE_IO_DRAIN, 5.2) starts the entry when all before it have
-	// completed. Slow.
+	// completed. Until then the kernel delays all later entries, also cancellations of
+	// the entries before it: only [Ring.SyncCancel] ends those. Slow.
 	SQEDrain SQEFlags = abi.IOSQE_IO_DRAIN
 	// SQELink (IOSQE_IO_LINK, 5.3) starts the next entry when this one has
 	// succeeded; a failure or a short transfer cancels it with ECANCELED.
