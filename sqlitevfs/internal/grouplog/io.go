@@ -36,23 +36,28 @@ func readFull(f disk.File, p []byte, off int64) error {
 	return err
 }
 
-// directory returns the absolute name of a log's directory, without symbolic links: names of WALs are relative
-// to it.
-func directory(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(dir)
+// realDir returns the name of the log's directory without symbolic links.
+func (l *Log) realDir() string {
+	l.realOnce.Do(func() {
+		l.real = l.dir
+		if dir, err := filepath.EvalSymlinks(l.dir); err == nil {
+			l.real = dir
+		}
+	})
+	return l.real
 }
 
 // relative returns the name of a WAL in the log: the path from the log's directory, so that both can move
 // together.
 func (l *Log) relative(path string) string {
-	if rel, err := filepath.Rel(l.dir, path); err == nil {
-		return filepath.ToSlash(rel)
+	rel, err := filepath.Rel(l.dir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		rel, err = filepath.Rel(l.realDir(), path)
 	}
-	return path
+	if err != nil {
+		return path
+	}
+	return filepath.ToSlash(rel)
 }
 
 // owners returns the hashes by which the log may identify a WAL. Version 0.1.0 used the absolute path of a WAL
@@ -60,10 +65,14 @@ func (l *Log) relative(path string) string {
 func (l *Log) owners(wal string) []uint32 { return []uint32{owner(l.relative(wal)), owner(wal)} }
 
 func (l *Log) absolute(path string) string {
-	if filepath.IsAbs(path) {
+	path = filepath.FromSlash(path)
+	switch {
+	case filepath.IsAbs(path):
 		return path
+	case filepath.IsLocal(path):
+		return filepath.Join(l.dir, path)
 	}
-	return filepath.Join(l.dir, filepath.FromSlash(path))
+	return filepath.Join(l.realDir(), path)
 }
 
 // serves reports whether the log may have records of a WAL.

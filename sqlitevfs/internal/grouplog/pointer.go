@@ -114,9 +114,9 @@ func (l *Log) point(wal string) error {
 	if here == l.dir {
 		return nil
 	}
-	dir, err := filepath.Rel(here, l.dir) // both may move together
+	dir, err := filepath.Rel(here, l.realDir()) // both may move together
 	if err != nil {
-		dir = l.dir
+		dir = l.realDir()
 	}
 	name := PointerTo(wal)
 	f, err := l.opts.FS.Open(name+".new", disk.Create, 0o644)
@@ -139,7 +139,7 @@ func (l *Log) point(wal string) error {
 
 // unpointOwn is unpoint, unless the pointer names another log.
 func (l *Log) unpointOwn(wal string) {
-	if p, err := Elsewhere(wal, l.opts); err == nil && p.Dir == l.dir && (p.ID == 0 || p.ID == l.header.id) {
+	if p, err := Elsewhere(wal, l.opts); err == nil && (p.Dir == l.dir || p.Dir == l.realDir()) && (p.ID == 0 || p.ID == l.header.id) {
 		l.unpoint(wal)
 	}
 }

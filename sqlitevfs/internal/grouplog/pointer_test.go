@@ -14,11 +14,21 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
+// realDir returns a temporary directory whose name has no symbolic links.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // elsewhere makes the directory of a log, and a WAL in a directory below it.
 func elsewhere(t *testing.T) (dir string, w *testWAL) {
 	t.Helper()
 	needLocks(t)
-	dir = filepath.Join(t.TempDir(), "all")
+	dir = filepath.Join(realDir(t), "all")
 	tenant := filepath.Join(dir, "tenant")
 	if err := os.MkdirAll(tenant, 0o700); err != nil {
 		t.Fatal(err)
@@ -51,7 +61,7 @@ func TestPointer(t *testing.T) {
 	}
 	crash(l)
 	w.lose(1)
-	moved := filepath.Join(t.TempDir(), "moved")
+	moved := filepath.Join(realDir(t), "moved")
 	if err := os.Rename(dir, moved); err != nil {
 		t.Fatal(err)
 	}
