@@ -345,3 +345,72 @@ func TestCopyFromWriteOnly(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseWhileCopyWaits closes the file of a copy that waits for a pipe in blocking mode.
+func TestCloseWhileCopyWaits(t *testing.T) {
+	if !sys.Faulty {
+		t.Skip("needs a build with the race detector, which has the system-call hook")
+	}
+	for _, write := range []bool{false, true} {
+		t.Run(fmt.Sprintf("write=%v", write), func(t *testing.T) { closeWhileCopyWaits(t, write) })
+	}
+}
+
+func closeWhileCopyWaits(t *testing.T, write bool) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	file := open(t, newSystem(t, ufile.Options{}), fileOf(t, random(4<<20)), os.O_RDWR)
+	dst, src, other := ufile.Endpoint(file), ufile.Endpoint(r), w
+	if write {
+		dst, src, other = w, file, r
+	}
+	for _, f := range []*os.File{r, w} {
+		if err := syscall.SetNonblock(int(f.Fd()), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := make(chan struct{})
+	var once sync.Once
+	sys.SetFaults(&sys.Faults{
+		Enter: func(entries []*abi.SQE) (int, syscall.Errno) { return len(entries), 0 },
+		Call: func(name string, n int) (int, syscall.Errno) {
+			if name == "poll" {
+				once.Do(func() { close(waits) })
+			}
+			return n, 0
+		},
+	})
+	defer sys.SetFaults(nil)
+	copied := make(chan error, 1)
+	go func() {
+		_, err := ufile.Copy(t.Context(), dst, src, ufile.CopyOptions{})
+		copied <- err
+	}()
+	select {
+	case <-waits:
+	case <-time.After(10 * time.Second):
+		t.Error("the copy does not wait outside of splice(2)")
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- file.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Close waits for the pipe")
+	}
+	if write {
+		go io.Copy(io.Discard, other)
+	} else if _, err := other.WriteString("more"); err != nil {
+		t.Error(err)
+	}
+	if err := <-copied; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Copy: %v, want that the file is closed", err)
+	}
+}

@@ -310,24 +310,20 @@ func (c *copying) move(file *File, off int64, err error) error {
 // spliceOnce moves some pages, after waiting for the pipe.
 func (c *copying) spliceOnce(wait func(func(uintptr) bool) error, pipe, file *File, off int64) (n int, err error) {
 	pollErr := wait(func(fd uintptr) bool {
-		if !file.lock.Acquire() {
-			err = file.pathError("splice", os.ErrClosed)
-			return true
+		for {
+			if n, err = c.spliceNow(int(fd), file, off); err != syscall.EAGAIN {
+				break
+			}
+			if flags, _ := sys.OpenFlags(int(fd)); flags&syscall.O_NONBLOCK != 0 {
+				err = nil
+				return false // the netpoller waits
+			}
+			if err = sys.WaitPipe(int(fd), pipe == c.dst); err != nil {
+				break
+			}
 		}
-		defer file.lock.Release()
-		flags, _ := sys.OpenFlags(int(fd))
-		nonblock := flags&syscall.O_NONBLOCK != 0
-		var errno error
-		if pipe == c.src {
-			n, errno = sys.Splice(file.fd, off, int(fd), -1, copyPiece, nonblock)
-		} else {
-			n, errno = sys.Splice(int(fd), -1, file.fd, off, copyPiece, nonblock)
-		}
-		if errno == syscall.EAGAIN && nonblock {
-			return false
-		}
-		if errno != nil {
-			err = c.dst.pathError("splice", errno)
+		if _, ok := err.(syscall.Errno); ok {
+			err = c.dst.pathError("splice", err)
 		}
 		return true
 	})
@@ -338,6 +334,19 @@ func (c *copying) spliceOnce(wait func(func(uintptr) bool) error, pipe, file *Fi
 		err = pipe.pathError("splice", os.ErrClosed)
 	}
 	return n, err
+}
+
+// spliceNow moves some pages. It does not wait for the pipe: Close of the file waits for
+// spliceNow. The error is a bare errno, or describes that the file is closed.
+func (c *copying) spliceNow(pipe int, file *File, off int64) (int, error) {
+	if !file.lock.Acquire() {
+		return 0, file.pathError("splice", os.ErrClosed)
+	}
+	defer file.lock.Release()
+	if file == c.dst {
+		return sys.Splice(file.fd, off, pipe, -1, copyPiece)
+	}
+	return sys.Splice(pipe, -1, file.fd, off, copyPiece)
 }
 
 // hold calls do while neither descriptor can be closed.

@@ -191,22 +191,35 @@ func CloneRange(dst int, dstOff int64, src int, srcOff, n int64) error {
 }
 
 // Splice moves up to n bytes from or to a pipe, as splice(2). Pass the offset of the
-// side that is not a pipe, and a negative offset for the pipe. With nonblock it returns
-// EAGAIN where it would wait for the pipe. Errors are bare errnos; a signal does not
-// end it.
-func Splice(dst int, dstOff int64, src int, srcOff int64, n int, nonblock bool) (int, error) {
-	flags := unix.SPLICE_F_MOVE
-	if nonblock {
-		flags |= unix.SPLICE_F_NONBLOCK
-	}
+// side that is not a pipe, and a negative offset for the pipe. It returns EAGAIN where it
+// would wait for the pipe; see [WaitPipe]. Errors are bare errnos; a signal does not end
+// it.
+func Splice(dst int, dstOff int64, src int, srcOff int64, n int) (int, error) {
 	n, errno := faultRetry("splice", n)
 	if errno != 0 {
 		return 0, errno
 	}
 	for {
-		m, err := unix.Splice(src, notPipe(&srcOff), dst, notPipe(&dstOff), n, flags)
+		m, err := unix.Splice(src, notPipe(&srcOff), dst, notPipe(&dstOff), n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		if err != syscall.EINTR {
 			return int(max(m, 0)), err
+		}
+	}
+}
+
+// WaitPipe waits until a pipe can be read, or written, or the other end is closed. It is
+// for pipes in blocking mode, for which Go's netpoller does not wait.
+func WaitPipe(fd int, write bool) error {
+	if _, errno := faultRetry("poll", 1); errno != 0 {
+		return errno
+	}
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if write {
+		fds[0].Events = unix.POLLOUT
+	}
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			return err
 		}
 	}
 }

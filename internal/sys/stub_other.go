@@ -79,7 +79,10 @@ func CopyFileRange(int, int64, int, int64, int) (int, error) { return 0, noSys }
 func CloneRange(int, int64, int, int64, int64) error { return noSys }
 
 // Splice returns ENOSYS.
-func Splice(int, int64, int, int64, int, bool) (int, error) { return 0, noSys }
+func Splice(int, int64, int, int64, int) (int, error) { return 0, noSys }
+
+// WaitPipe returns ENOSYS.
+func WaitPipe(int, bool) error { return noSys }
 
 // Reopen returns ENOSYS.
 func Reopen(int) (*FD, error) { return nil, noSys }
