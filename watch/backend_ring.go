@@ -110,7 +110,30 @@ func openRing(disabled, restrict bool) (*uring.Ring, error) {
 
 func (b *ringBackend) wake() { sys.Signal(b.wakeup) }
 
+// release ends all polls, because the kernel holds the polled files. On another thread than the
+// ring's it has no effect: there the kernel ends the polls shortly after close.
+func (b *ringBackend) release() {
+	if !b.enabled || b.unusable {
+		return
+	}
+	for fd := range b.t.entries {
+		b.disarm(int32(fd), &b.t.entries[fd])
+	}
+	for _, ud := range b.cancels {
+		if !b.cancel(ud) {
+			return
+		}
+	}
+	b.cancels = nil
+	if _, err := b.ring.SubmitNoWait(); err != nil {
+		return
+	}
+	for b.ring.Reap(b.cqes[:]) > 0 {
+	}
+}
+
 func (b *ringBackend) close() error {
+	b.release()
 	errs := []error{b.ring.CloseNow()} // polls hold no memory of ours
 	if b.wakeup != nil {
 		errs = append(errs, b.wakeup.Close())

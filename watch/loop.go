@@ -167,13 +167,13 @@ func (l *Loop) Run(ctx context.Context) (err error) {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	defer func() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer func() { // on the thread to which a ring belongs
 		if l.end() {
 			err = ErrClosed
 		}
 	}()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	wake := context.AfterFunc(ctx, l.w.Wake)
 	defer wake()
 	for {

@@ -192,6 +192,40 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// TestCloseOfAWaitReleases closes a watcher from another thread than the waiting one, which ends
+// the polls: a file that is closed afterwards has ended for its peer.
+func TestCloseOfAWaitReleases(t *testing.T) {
+	w := ringWatcher(t, false)
+	p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(p[1])
+	if err := w.Add(p[0], Read, Level, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() {
+		for w.state.Load()&stWaiting == 0 {
+			runtime.Gosched()
+		}
+		closed <- w.Close()
+	}()
+	if err := w.Wait(-1); !errors.Is(err, ErrClosed) {
+		t.Errorf("Wait: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	_ = syscall.Close(p[0])
+	if n, err := syscall.Read(p[1], make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("the peer reads %d, %v: want the end", n, err)
+	}
+}
+
 // TestWaitWhileTheKernelRefuses lets the kernel refuse every SQE for lack of memory: Wake and
 // Close end a wait all the same.
 func TestWaitWhileTheKernelRefuses(t *testing.T) {

@@ -356,6 +356,9 @@ func (w *Watcher) Wait(timeout time.Duration) error {
 	}
 	err := w.backend.wait(timeout)
 	if w.state.And(^(stWaiting|stWoken))&stClosed != 0 {
+		if b, ok := w.backend.(*ringBackend); ok {
+			b.release() // Close, which waits, may be on another thread
+		}
 		close(w.waited)
 		return ErrClosed
 	}
@@ -462,6 +465,10 @@ func (w *Watcher) nudge() {
 // Close frees the watcher. The watched descriptors stay open. A Wait in progress returns
 // ErrClosed, and Close waits for that. In a callback Close returns at once, and Dispatch
 // frees the watcher. Further calls do nothing.
+//
+// With io_uring, and without a Wait in progress, call Close on the thread that has called
+// Wait. On another thread the kernel holds the watched files a little longer, even if they
+// are closed meanwhile: the address of a listener is still in use.
 func (w *Watcher) Close() error {
 	s := w.state.Or(stClosed)
 	if s&stClosed != 0 {
@@ -483,8 +490,9 @@ func (w *Watcher) free() error {
 	w.wakeMu.Lock()
 	defer w.wakeMu.Unlock()
 	w.freed = true
+	err := w.backend.close()
 	w.table = table{}
-	return w.backend.close()
+	return err
 }
 
 // Backend returns the backend in use, "epoll" or "io_uring", and the reason. It may be

@@ -53,6 +53,7 @@ var mutants = map[string]struct {
 	"keeps what was found":     {"Remove/Pending", func(w *watch.Watcher) Watcher { return &early{reporter{Watcher: w, edit: asItIs}, false} }},
 	"goes by the number":       {"Remove/Reuse", func(w *watch.Watcher) Watcher { return &early{reporter{Watcher: w, edit: asItIs}, false} }},
 	"holds the file":           {"Remove/Releases", func(w *watch.Watcher) Watcher { return &holder{Watcher: w} }},
+	"holds files when closed":  {"Close/Releases", func(w *watch.Watcher) Watcher { return &lateHolder{holder: holder{Watcher: w}} }},
 	"refuses to remove":        {"Remove/ReuseUnremoved", func(w *watch.Watcher) Watcher { return &fussy{w} }},
 	"loses what overflows":     {"Many/Overflow", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: atMost(1000)} }},
 	"starves":                  {"Many/Fair", func(w *watch.Watcher) Watcher { return &reporter{Watcher: w, edit: atMost(100)} }},
@@ -369,6 +370,20 @@ func (m *holder) Close() error {
 		_ = syscall.Close(fd)
 	}
 	return m.Watcher.Close()
+}
+
+// lateHolder holds the files until the second Close.
+type lateHolder struct {
+	holder
+	closed bool
+}
+
+func (m *lateHolder) Close() error {
+	if !m.closed {
+		m.closed = true
+		return m.Watcher.Close()
+	}
+	return m.holder.Close()
 }
 
 // fussy refuses to remove a descriptor that the kernel has already removed.

@@ -5,6 +5,7 @@ package watchtest
 import (
 	"math/rand/v2"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/ringside-io/ringside/watch"
@@ -188,6 +189,48 @@ func releases(r *rig) {
 		if n, err := syscall.Read(b, p[:]); n != 0 || err != nil {
 			r.Errorf("%v: the peer reads %d, %v: want the end", mode, n, err)
 		}
+	}
+}
+
+// closeReleases closes a watcher and then the descriptors that were registered: the kernel holds
+// none of the files any more.
+func closeReleases(t *testing.T, open func() (Watcher, error)) {
+	ways := map[string]func(r *rig){
+		"AtRest": func(r *rig) {
+			r.quiet()
+			r.ok(r.w.Close())
+		},
+		"InCallback": func(r *rig) {
+			fd := r.counter()
+			r.add(fd, watch.Read, watch.Edge)
+			r.signal(fd)
+			_, err := r.w.Poll(-1, func(watch.Event) { r.ok(r.w.Close()) })
+			r.ok(err)
+		},
+	}
+	for name, end := range ways {
+		test := on(func(r *rig) {
+			const n = 100 // for each mode, more than a queue holds
+			var held, peers []int
+			for _, mode := range everyMode {
+				for range n {
+					a, b := r.pair()
+					r.add(a, watch.Read, mode)
+					held, peers = append(held, a), append(peers, b)
+				}
+			}
+			end(r)
+			for _, fd := range held {
+				r.shut(fd)
+			}
+			for _, fd := range peers {
+				var p [1]byte
+				if n, err := syscall.Read(fd, p[:]); n != 0 || err != nil {
+					r.Fatalf("the peer reads %d, %v: want the end", n, err)
+				}
+			}
+		})
+		t.Run(name, func(t *testing.T) { test(t, open) })
 	}
 }
 

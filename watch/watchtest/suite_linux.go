@@ -27,6 +27,7 @@ var suite = []group{
 	}},
 	{"Close", []testCase{
 		{"WhileWaiting", closeWhileWaiting}, {"InCallback", closeInCallback}, {"WakeMeanwhile", wakeWhileClosing},
+		{"Releases", closeReleases},
 	}},
 	{"Remove", []testCase{
 		{"Pending", on(removePending)}, {"Neighbours", on(removeNeighbours)}, {"AddInCallback", on(addInCallback)},
