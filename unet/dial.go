@@ -35,8 +35,9 @@ type Dialer struct {
 	System *System
 	// UserTimeout limits how long data that was sent over TCP may stay unacknowledged
 	// before the kernel ends the connection (TCP_USER_TIMEOUT, rounded up to
-	// milliseconds). 0 means the kernel's limit. It has an effect on Linux only. gRPC
-	// sets this option by itself, but only on connections of package net.
+	// milliseconds). 0 means the kernel's limit. It has an effect on Linux only, and turns
+	// MPTCP off, for which Linux does not support it. gRPC sets this option by itself, but
+	// only on connections of package net.
 	UserTimeout time.Duration
 
 	multipath multipath
@@ -58,6 +59,7 @@ func (d *Dialer) std() *net.Dialer {
 	}
 	if d.UserTimeout > 0 {
 		n.ControlContext = d.controlUserTimeout
+		n.SetMultipathTCP(false) // Linux refuses the option for MPTCP
 	}
 	return n
 }
@@ -205,6 +207,7 @@ func (lc *ListenConfig) std() *net.ListenConfig {
 	}
 	if lc.UserTimeout > 0 {
 		n.Control = lc.controlUserTimeout
+		n.SetMultipathTCP(false) // as in Dialer
 	}
 	return n
 }

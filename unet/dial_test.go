@@ -85,6 +85,12 @@ func TestMultipathTCPIsChosen(t *testing.T) {
 			t.Errorf("multipath TCP %v was requested, got %v and %v", use, d.MultipathTCP(), lc.MultipathTCP())
 		}
 	}
+	d.SetMultipathTCP(true)
+	lc.SetMultipathTCP(true)
+	d.UserTimeout, lc.UserTimeout = time.Second, time.Second
+	if d.MultipathTCP() || lc.MultipathTCP() {
+		t.Error("MPTCP with UserTimeout: Linux does not support that")
+	}
 }
 
 // TestControlIsCalled checks that Control and ControlContext are called as in package net,
