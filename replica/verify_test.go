@@ -87,3 +87,19 @@ func TestImageOfDeleted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFetchOfDeleted: a database that was deleted while it was fetched does not take the place of
+// later ones.
+func TestFetchOfDeleted(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	must(t, n.Create(t.Context(), "a", CreateOptions{}))
+	db, err := n.named("a")
+	must(t, err)
+	must(t, n.Delete(t.Context(), "a"))
+	execAll(t, open(t, n, "a/b"), "CREATE TABLE t(x)")
+	if err := db.makeRoom(); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	c.judge()
+}

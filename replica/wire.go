@@ -1086,10 +1086,7 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 	if a.PageSize != db.pageSize {
 		return fmt.Errorf("%s has pages of %d bytes, and this node of %d", address, a.PageSize, db.pageSize)
 	}
-	if err := n.clearWay(db); err != nil {
-		return err
-	}
-	if err := n.mkdirAll(filepath.Dir(db.path)); err != nil {
+	if err := db.makeRoom(); err != nil {
 		return err
 	}
 	tmp := db.path + ".new"
@@ -1121,6 +1118,20 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 		return fmt.Errorf("%s sent pages with the checksum %016x instead of %016x", address, sum, a.Position.Sum)
 	}
 	return db.install(tmp, a.Position)
+}
+
+// makeRoom prepares the directory for the file, unless the database was deleted: another one may have a part
+// of its path since.
+func (db *database) makeRoom() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.gone {
+		return errDeleted
+	}
+	if err := db.node.clearWay(db); err != nil {
+		return err
+	}
+	return db.node.mkdirAll(filepath.Dir(db.path))
 }
 
 // install replaces the file of a database by a fetched one.
