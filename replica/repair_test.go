@@ -639,7 +639,7 @@ func (n lateCommits) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (r
 func TestRestoreWithoutLeader(t *testing.T) {
 	var late atomic.Pointer[string]
 	var index atomic.Uint64
-	c := newCluster(t, 3, Options{SnapshotEntries: 20, Election: 400 * time.Millisecond, snapshotEvery: time.Hour,
+	c := newCluster(t, 3, Options{SnapshotEntries: 20, Election: 800 * time.Millisecond, snapshotEvery: time.Hour,
 		around: func(n network) network { return lateCommits{n, &late, &index} }})
 	for try := 0; ; try++ {
 		leader := c.leader()
