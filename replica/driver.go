@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +56,14 @@ func Stale(bound time.Duration) OpenOption {
 // If the context of a call ends while it waits for a commit, its error matches ErrUncertain. For Commit
 // that is the context of BeginTx.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
+	c, err := n.connector(name, options...)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
+}
+
+func (n *Node) connector(name string, options ...OpenOption) (*connector, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -61,7 +71,45 @@ func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	for _, o := range options {
 		o(c)
 	}
-	return sql.OpenDB(c), nil
+	return c, nil
+}
+
+// Driver returns a driver for [sql.Register], for libraries that open databases by the names of a
+// driver and of a data source. The data source is a database's name or a URI, such as
+// "file:tenants/42.db". The parameter stale of the URI is the bound of [Stale], as
+// [time.ParseDuration] takes it: "file:tenants/42.db?stale=2s". The databases are those of Node.Open.
+func (n *Node) Driver() driver.Driver { return nodeDriver{n} }
+
+type nodeDriver struct{ n *Node }
+
+var _ driver.DriverContext = nodeDriver{}
+
+func (d nodeDriver) Open(source string) (driver.Conn, error) {
+	c, err := d.OpenConnector(source)
+	if err != nil {
+		return nil, err
+	}
+	return c.Connect(context.Background())
+}
+
+func (d nodeDriver) OpenConnector(source string) (driver.Connector, error) {
+	name, query, _ := strings.Cut(strings.TrimPrefix(source, "file:"), "?")
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("replica: the data source %q: %w", source, err)
+	}
+	var options []OpenOption
+	for key, values := range params {
+		if key != "stale" {
+			return nil, fmt.Errorf("replica: the data source %q has the parameter %q: there is only stale", source, key)
+		}
+		bound, err := time.ParseDuration(values[0])
+		if err != nil {
+			return nil, fmt.Errorf("replica: the data source %q: stale: %w", source, err)
+		}
+		options = append(options, Stale(bound))
+	}
+	return d.n.connector(name, options...)
 }
 
 type connector struct {
@@ -73,7 +121,7 @@ type connector struct {
 	id      atomic.Uint64 // of the database; 0 before the first connection
 }
 
-func (c *connector) Driver() driver.Driver { return &sqlite.SQLite{} }
+func (c *connector) Driver() driver.Driver { return c.n.Driver() }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	n := c.n

@@ -291,3 +291,40 @@ func TestConnectionsAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// TestDriver opens databases by the names of drivers and of data sources.
+func TestDriver(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	register := func(n *Node) (name string) {
+		name = "driver of " + n.vfsName
+		sql.Register(name, n.Driver())
+		return name
+	}
+	leader, follower := register(c.leader()), register(c.followers()[0])
+	db, err := sql.Open(leader, "file:tenants/42.db")
+	must(t, err)
+	defer db.Close()
+	execAll(t, db, "CREATE TABLE t(v)", "INSERT INTO t VALUES('seen')")
+	if _, ok := db.Driver().(nodeDriver); !ok {
+		t.Errorf("the driver of a database is a %T", db.Driver())
+	}
+	stale, err := sql.Open(follower, "tenants/42.db?stale=0s")
+	must(t, err)
+	defer stale.Close()
+	if got := value(t, stale, "SELECT v FROM t"); got != "seen" {
+		t.Errorf("read %q on a follower", got)
+	}
+	if _, err := stale.ExecContext(t.Context(), "DELETE FROM t"); err == nil {
+		t.Error("a connection with a bound wrote")
+	}
+	for source, want := range map[string]string{
+		"file:a?mode=ro": `"mode"`,
+		"a?stale=soon":   `"soon"`,
+		"a?stale=%":      "URL escape",
+		"../a":           "not a name",
+	} {
+		if _, err := sql.Open(leader, source); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %s", source, err, want)
+		}
+	}
+}
