@@ -648,7 +648,8 @@ func (n *Node) start() error {
 		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
 	if len(n.opts.Peers) > 0 {
-		has, err := raft.HasExistingState(n.store, n.store, snapshots)
+		fresh := firstTerm{n.store}
+		has, err := raft.HasExistingState(n.store, fresh, snapshots)
 		if err != nil {
 			return err
 		}
@@ -658,13 +659,27 @@ func (n *Node) start() error {
 				members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)})
 			}
 			slices.SortFunc(members.Servers, func(a, b raft.Server) int { return strings.Compare(string(a.ID), string(b.ID)) })
-			if err := raft.BootstrapCluster(c, n.store, n.store, snapshots, through, members); err != nil {
+			if err := raft.BootstrapCluster(c, n.store, fresh, snapshots, through, members); err != nil {
 				return err
 			}
 		}
 	}
 	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, through)
 	return err
+}
+
+// firstTerm is the stable store of a node that may be new. raft.BootstrapCluster sets the first term,
+// then adds the members to the log. A node that was killed between the two is still new: candidates
+// ask for votes in the second term or a later one. Without members it would never elect a leader.
+type firstTerm struct{ raft.StableStore }
+
+// GetUint64 leaves out the first term.
+func (s firstTerm) GetUint64(key []byte) (uint64, error) {
+	v, err := s.StableStore.GetUint64(key)
+	if string(key) == "CurrentTerm" && v == 1 {
+		v = 0
+	}
+	return v, err
 }
 
 // snapshotStore keeps a node's snapshots. It refuses one that is older than the newest: raft 1.8

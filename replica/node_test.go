@@ -24,6 +24,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/appendlog"
+	"github.com/ringside-io/ringside/replica/internal/raftlog"
 )
 
 func open(t testing.TB, n *Node, name string, o ...OpenOption) *sql.DB {
@@ -422,5 +423,28 @@ func TestReturningInterrupted(t *testing.T) {
 	}
 	if got := count(3); got != "0" {
 		t.Error("committed although the WAL failed")
+	}
+}
+
+// TestKilledWhileNew opens a node that was killed between the two steps of raft.BootstrapCluster.
+func TestKilledWhileNew(t *testing.T) {
+	dir := t.TempDir()
+	store, err := raftlog.Open(filepath.Join(dir, "raft"), raftlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.SetUint64([]byte("CurrentTerm"), 1), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddresses(t, 1, false)[0]
+	n, err := Open(Options{ID: "a", Dir: dir, Listen: addr, Peers: map[string]string{"a": addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, _, err := n.WaitLeader(ctx); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -100,6 +101,23 @@ func leader(t *testing.T, dirs map[string]string) string {
 	return ""
 }
 
+// freeAddresses returns an address for each node. Other connections use ports of 127.0.0.1. Ports of
+// another address stay free while a node does not run.
+func freeAddresses(t *testing.T, ids ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
+	for _, id := range ids {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all[id] = l.Addr().String()
+	}
+	return all
+}
+
 // TestCommands runs a cluster only by the command: nodes join and leave, the leadership
 // moves, and a backup of one cluster is restored into another.
 func TestCommands(t *testing.T) {
@@ -109,14 +127,9 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var peers []string
-	dirs, addrs := map[string]string{}, map[string]string{}
-	for _, id := range []string{"a", "b", "c", "d", "z"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs[id] = l.Addr().String()
-		if l.Close(); id < "d" {
+	dirs, addrs := map[string]string{}, freeAddresses(t, "a", "b", "c", "d", "z")
+	for id := range addrs {
+		if id < "d" {
 			dirs[id] = filepath.Join(place, id)
 			peers = append(peers, id+"="+addrs[id])
 		}
@@ -223,28 +236,21 @@ func TestKilled(t *testing.T) {
 		t.Skip("nodes run on Linux only")
 	}
 	place := t.TempDir()
-	addrs, dirs := map[string]string{}, map[string]string{}
+	dirs, addrs := map[string]string{}, freeAddresses(t, "a", "b", "c", "d", "source")
 	var peers []string
-	var listeners []net.Listener
-	for _, id := range []string{"a", "b", "c", "d", "source"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs[id] = l.Addr().String()
+	for id := range addrs {
 		if dirs[id] = filepath.Join(place, id); id < "d" {
 			peers = append(peers, id+"="+addrs[id])
 		}
-		listeners = append(listeners, l)
-	}
-	for _, l := range listeners {
-		l.Close()
 	}
 	backup := makeBackup(t, dirs["source"], addrs["source"], filepath.Join(place, "backup"))
 	delete(dirs, "source")
 
-	nodes := map[string]*exec.Cmd{}
+	nodes, outputs := map[string]*exec.Cmd{}, map[string]*buffer{}
 	t.Cleanup(func() {
+		for id, out := range outputs {
+			t.Logf("node %s:\n%s", id, out)
+		}
 		for _, cmd := range nodes {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -264,6 +270,7 @@ func TestKilled(t *testing.T) {
 	start := func(id string) {
 		var out *buffer
 		nodes[id], out = run(id)
+		outputs[id] = out
 		eventually(t, "node "+id+" listens", func() error {
 			if !strings.Contains(out.String(), "listens at") {
 				return errors.New(out.String())
