@@ -18,11 +18,8 @@ type database struct {
 	refs int // guarded by databases.mu
 
 	group    *syncGroup // nil without group sync
-	walGroup *syncGroup // for the WAL, nil without group sync
-	// largeGroup is for the WAL after a large commit, unless group sync is forced.
-	largeGroup *syncGroup
-	groupOff   string // why there is no group sync
-	device     uint64 // of the database and of the files that its groups sync
+	groupOff string     // why there is no group sync
+	device   uint64     // of the database and of the files that its group syncs
 
 	commits commits
 
@@ -30,8 +27,8 @@ type database struct {
 	noPrefetch atomic.Pointer[string] // why there is no prefetch
 	// synced is set when SQLite has asked for a sync: synchronous is not OFF.
 	synced atomic.Bool
-	// atCheckpoints is set while only checkpoints sync the WAL, as with synchronous=NORMAL.
-	atCheckpoints atomic.Bool
+	// walMode is set by a sync of the WAL, and ends when a rollback journal is opened.
+	walMode atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.
 	// One connection writes at a time.
 	journalSyncs atomic.Int64
@@ -68,14 +65,6 @@ func (d *database) failure() error {
 		return *err
 	}
 	return nil
-}
-
-// walSync is called before a WAL is synced. ends is the number of frames that end a transaction which the
-// connection has written since the sync before; 0 means the sync of a header, or of other connections' frames.
-func (d *database) walSync(ends int) {
-	if d != nil && ends > 0 {
-		d.atCheckpoints.Store(ends > maxEnds)
-	}
 }
 
 // count calls fn with the counters of the database. It does nothing if d is nil.
@@ -129,7 +118,7 @@ func (d *databases) of(name string) *database {
 	return nil
 }
 
-// join finds the sync groups of the database, or the reason why it has none.
+// join finds the sync group of the database, or the reason why it has none.
 func (d *database) join(fd int) {
 	switch {
 	case d.opts.GroupSync == Off:
@@ -139,21 +128,16 @@ func (d *database) join(fd int) {
 	case !syncfsReports():
 		d.groupOff = "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
 	default:
-		forced := d.opts.GroupSync == On
 		how, reason := sharingOf(fd)
 		d.device = fileID(fd).Device
-		d.group = syncGroupOf(fd, how, syncPages, forced)
-		d.walGroup = syncGroupOf(fd, how, syncWAL, forced)
-		if d.largeGroup = d.walGroup; !forced {
-			d.largeGroup = syncGroupOf(fd, how, syncLarge, false)
-		}
+		d.group = syncGroupOf(fd, how, d.opts.GroupSync == On)
 		if d.group == nil {
 			d.groupOff = "off: " + reason
 		}
 	}
 }
 
-// shares reports whether the groups of the database can sync a file. A database that is mounted as a
+// shares reports whether the group of the database can sync a file. A database that is mounted as a
 // single file has its journal and its WAL on another file system, and a syncfs of either one says
 // nothing about the other.
 func (d *database) shares(fd int) bool {

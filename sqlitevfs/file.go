@@ -201,8 +201,10 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 		return false, err
 	}
 	if f.frames != nil {
-		f.db.walSync(f.frames.ends)
-		defer func() { f.frames.ends, f.frames.bytes = 0, 0 }()
+		defer func() { f.frames.ends = 0 }()
+	}
+	if f.db != nil && f.flags&vfs.OPEN_WAL != 0 {
+		f.db.walMode.Store(true)
 	}
 	if f.wal != nil {
 		var wal *grouplog.WAL
@@ -235,10 +237,10 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 }
 
 // syncData makes the data of a file of the default VFS durable without the log. It uses a
-// shared sync where that is faster. Where only checkpoints sync, as with synchronous=NORMAL, it shares
-// none: the WALs of such databases have megabytes that syncfs would write for every caller.
+// shared sync where that is faster. In WAL mode it shares none unless group sync is forced: a WAL
+// grows, and the log gains more.
 func (f *file) syncData() (all bool, err error) {
-	if !f.shares || f.db.atCheckpoints.Load() && !f.db.group.forced {
+	if !f.shares || f.db.walMode.Load() && !f.db.group.forced {
 		return false, sys.Fdatasync(f.fd)
 	}
 	if f.entry && f.db.opts.DirSync != Off {
@@ -247,14 +249,7 @@ func (f *file) syncData() (all bool, err error) {
 			return how.shared, err
 		}
 	}
-	g := f.db.group
-	if f.flags&vfs.OPEN_WAL != 0 {
-		g = f.db.walGroup
-		if f.frames != nil && f.frames.bytes > grouplog.LargeCommit {
-			g = f.db.largeGroup
-		}
-	}
-	how, err := g.sync(f.db, f.fd)
+	how, err := f.db.group.sync(f.db, f.fd)
 	if how.shared {
 		f.db.shared.Add(1)
 	}

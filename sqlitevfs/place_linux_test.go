@@ -77,7 +77,7 @@ func TestFilesOfTwoFileSystems(t *testing.T) {
 			}
 			known.each(func(v *ringVFS) {
 				if db := v.dbs.open[at]; db != nil {
-					db.group, db.walGroup, db.largeGroup = g, g, g
+					db.group = g
 				}
 			})
 			execSQL(t, c, "INSERT INTO t VALUES(1)")

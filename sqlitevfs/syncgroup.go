@@ -364,44 +364,27 @@ var syncGroups struct {
 	all map[syncGroupKey]*syncGroup
 }
 
-// syncKind is what a group syncs. Sharing gains less for files that grow than for files that are
-// overwritten, and less again for large commits, whose data a syncfs writes for all callers.
-type syncKind int
-
-const (
-	syncPages syncKind = iota // rollback journals and databases
-	syncWAL
-	syncLarge // WALs after commits of more than grouplog.LargeCommit
-)
-
-// manyLarge is the least number of databases with large commits for which sharing is tried.
-const manyLarge = 32
-
 // syncGroupKey identifies a group.
 type syncGroupKey struct {
 	device uint64
 	how    sharing // after an unmount another file system may get the same device number
-	kind   syncKind
 	forced bool
 }
 
 // syncGroupOf returns the group of a file, nil where syncs are not shared. how is the result
 // of sharingOf for the file.
-func syncGroupOf(fd int, how sharing, kind syncKind, forced bool) *syncGroup {
+func syncGroupOf(fd int, how sharing, forced bool) *syncGroup {
 	id := fileID(fd)
 	if id == (disk.ID{}) || how == noSharing {
 		return nil
 	}
-	key := syncGroupKey{id.Device, how, kind, forced}
+	key := syncGroupKey{id.Device, how, forced}
 	syncGroups.mu.Lock()
 	defer syncGroups.mu.Unlock()
 	g := syncGroups.all[key]
 	if g == nil {
 		g = newSyncGroup()
 		g.forced, g.needsFlush = forced, how == bySyncFSAndFlush
-		if kind == syncLarge {
-			g.policy.least = manyLarge
-		}
 		if syncGroups.all == nil {
 			syncGroups.all = make(map[syncGroupKey]*syncGroup)
 		}

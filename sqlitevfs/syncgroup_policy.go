@@ -43,7 +43,6 @@ const (
 // chooses plain syncs. The mutex of the group guards it.
 type syncPolicy struct {
 	sharing bool
-	least   int // the least number of callers for which sharing is tried, 0 for minGroup
 
 	alone, shared meter
 	callers       map[any]bool // in the measurement of plain syncs
@@ -109,7 +108,7 @@ func (p *syncPolicy) reset() {
 // trial. The number of callers in sync at one moment would be too small: with GOMAXPROCS=2 it
 // is hardly ever more than two, because the other callers wait for a processor.
 func (p *syncPolicy) active() int {
-	if len(p.callers) < max(minGroup, p.least) || p.overlaps*minOverlap < p.alone.n {
+	if len(p.callers) < minGroup || p.overlaps*minOverlap < p.alone.n {
 		return 0
 	}
 	return len(p.callers)

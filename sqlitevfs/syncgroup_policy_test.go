@@ -119,24 +119,6 @@ func TestSharingIsTriedEarly(t *testing.T) {
 	}
 }
 
-// TestSharingOfLargeCommits syncs by one caller fewer than sharing of large commits needs, and then by
-// enough.
-func TestSharingOfLargeCommits(t *testing.T) {
-	for _, callers := range []int{manyLarge - 1, manyLarge} {
-		now := time.Unix(1000, 0)
-		p := syncPolicy{least: manyLarge}
-		tried := false
-		for i := range 1000 {
-			now = now.Add(50 * time.Microsecond)
-			p.addAlone(i%callers, 2, now)
-			tried = tried || p.wantsTrial(now)
-		}
-		if tried != (callers == manyLarge) {
-			t.Errorf("%d callers: tried %v", callers, tried)
-		}
-	}
-}
-
 // TestOneCallerDoesNotShare syncs many databases one after the other.
 func TestOneCallerDoesNotShare(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -4,7 +4,6 @@ package sqlitevfs
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -237,84 +236,45 @@ func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	}
 }
 
-// TestGroupsOfCommits commits a row and a blob: the groups of WALs serve one of them each.
-func TestGroupsOfCommits(t *testing.T) {
-	for _, o := range []Options{{}, {GroupSync: On}} {
-		t.Run(fmt.Sprint(o.GroupSync), func(t *testing.T) {
-			name, path := register(t, o), dbFile(t)
-			c := connect(t, path, name)
-			execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
-			db := vfs.Find(name).(*ringVFS).dbs.of(path + suffixWAL)
-			if same := db.walGroup == db.largeGroup; db.group != nil && same != (o.GroupSync == On) {
-				t.Errorf("one group for all commits: %v", same)
-			}
-			var small, large atomic.Int64
-			counts := func(n *atomic.Int64) *syncGroup {
-				g := newSyncGroup()
-				g.syncFile = func(fd int) error {
-					n.Add(1)
-					return sys.Fdatasync(fd)
-				}
-				return g
-			}
-			db.group, db.walGroup, db.largeGroup = newSyncGroup(), counts(&small), counts(&large)
-			for range 3 {
-				execSQL(t, c, "INSERT INTO t VALUES(zeroblob(60000))")
-				execSQL(t, c, "INSERT INTO t VALUES(1)")
-				execSQL(t, c, "INSERT INTO t VALUES(2)")
-			}
-			if s, l := small.Load(), large.Load(); s != 6 || l != 3 {
-				t.Errorf("%d small and %d large commits, want 6 and 3", s, l)
-			}
-		})
-	}
-}
-
-// TestCheckpointsShareNoSyncs commits with synchronous=NORMAL, where only checkpoints sync. Their syncs
-// neither wait for other databases nor count as commits that could share a sync.
-func TestCheckpointsShareNoSyncs(t *testing.T) {
-	for _, name := range []string{register(t, Options{}), NameLog} {
+// TestWALSharesNoSyncs commits with synchronous=FULL and NORMAL, with a row and a blob. The syncs of WAL
+// mode neither wait for other databases nor count as syncs that could be shared, unless group sync is forced.
+func TestWALSharesNoSyncs(t *testing.T) {
+	for _, name := range []string{register(t, Options{}), NameLog, NameGroup} {
 		path := dbFile(t)
 		c := connect(t, path, name)
-		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=40; CREATE TABLE t(v)")
-		var syncs atomic.Int64
-		group := func() *syncGroup {
-			g := newSyncGroup()
-			g.policy.alone.start = time.Now() // counts each plain sync
-			g.syncFile = func(fd int) error {
-				syncs.Add(1)
-				return sys.Fdatasync(fd)
-			}
-			return g
-		}
+		execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=40; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
 		db := vfs.Find(name).(*ringVFS).dbs.of(path + suffixWAL)
-		db.group, db.walGroup, db.largeGroup = group(), group(), group()
+		var syncs atomic.Int64
+		g := newSyncGroup()
+		g.forced = name == NameGroup
+		g.syncFile = func(fd int) error {
+			syncs.Add(1)
+			return sys.Fdatasync(fd)
+		}
+		db.group = g
 
-		commits := func() {
-			for range 200 {
+		for _, mode := range []string{"FULL", "NORMAL"} {
+			execSQL(t, c, "PRAGMA synchronous="+mode)
+			before := db.stats().Syncs
+			for range 100 {
 				execSQL(t, c, "INSERT INTO t VALUES(zeroblob(100))")
+				execSQL(t, c, "INSERT INTO t VALUES(zeroblob(60000))")
+			}
+			if n := db.stats().Syncs - before; n < 9 {
+				t.Errorf("%s, %s: %d syncs, want 9 or more", name, mode, n)
 			}
 		}
-		before := db.stats().Syncs
-		commits()
-		if n := db.stats().Syncs - before; n < 9 {
-			t.Errorf("%s: %d syncs of checkpoints, want 9 or more", name, n)
+		if n := syncs.Load(); n != 0 && !g.forced || n == 0 && g.forced {
+			t.Errorf("%s: %d syncs went to the group", name, n)
 		}
-		if n := syncs.Load(); n != 0 {
-			t.Errorf("%s: %d syncs of checkpoints went to the group", name, n)
-		}
-		execSQL(t, c, "PRAGMA synchronous=FULL")
-		execSQL(t, c, "INSERT INTO t VALUES(1); INSERT INTO t VALUES(1)") // the first sync still ends the commits before it
-		if syncs.Load() == 0 {
-			t.Errorf("%s: no sync of a commit with synchronous=FULL went to the group", name)
-		}
-		execSQL(t, c, "PRAGMA synchronous=NORMAL")
-		commits()
-		execSQL(t, c, "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL")
 		syncs.Store(0)
-		execSQL(t, c, "INSERT INTO t VALUES(1)")
-		if syncs.Load() == 0 {
-			t.Errorf("%s: no sync of a rollback journal went to the group", name)
+		for _, mode := range []string{"DELETE", "PERSIST"} {
+			execSQL(t, c, "PRAGMA journal_mode="+mode+"; PRAGMA synchronous=FULL")
+			syncs.Store(0)
+			execSQL(t, c, "INSERT INTO t VALUES(1)")
+			if syncs.Load() == 0 {
+				t.Errorf("%s: no sync in mode %s went to the group", name, mode)
+			}
 		}
 	}
 }

@@ -99,9 +99,11 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		// It is not known whether the entry of an existing file was ever synced, unless
 		// this process synced it.
 		f.entry = created && !f.db.durable(f.id())
-		if created && flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
-			f.db.journalSyncs.Store(0)
-			f.db.atCheckpoints.Store(false)
+		if flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
+			f.db.walMode.Store(false)
+			if created {
+				f.db.journalSyncs.Store(0)
+			}
 		}
 	}
 	f.shares = f.db.shares(f.fd)

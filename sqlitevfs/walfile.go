@@ -29,7 +29,6 @@ type frameWriter struct {
 	single int64 // offset of a header that was written without its page; 0: none
 	keep   bool  // keep all frames until forget is called, as far as they are contiguous
 	ends   int   // new frames that end a transaction since the last sync
-	bytes  int   // written since the last sync
 }
 
 // maxKept is how many bytes of frames are kept.
@@ -39,7 +38,6 @@ func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 
 // writeAt writes to a WAL instead of f.WriteAt.
 func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
-	w.bytes += len(p)
 	if w.held && off == w.end() {
 		w.held = false
 		frame := len(w.buf) - frameHeaderSize

@@ -27,7 +27,7 @@ type Options struct {
 	// room. 0 means 64 MiB.
 	MaxSize int64
 	// MaxRecord is the maximum size of a commit in the log, in bytes of frames. Larger commits sync
-	// their WAL, because the log would only write their data twice. 0 means LargeCommit.
+	// their WAL, because the log would only write their data twice. 0 means 20 KiB.
 	MaxRecord int
 	// NoTrials makes every commit of at most MaxRecord use the log, without measuring the gain.
 	// Tests set it.
@@ -45,9 +45,9 @@ type Options struct {
 	Salvage bool
 }
 
-// LargeCommit is the size, in bytes of frames, above which a commit gains nothing from the log.
+// largeCommit is the size, in bytes of frames, above which a commit gains nothing from the log.
 // docs/grouplog.md has the measurements.
-const LargeCommit = 20 << 10
+const largeCommit = 20 << 10
 
 const (
 	defaultName    = "ringside-wal.log"
@@ -84,7 +84,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("grouplog: the size of the first segments, %d, is not a multiple of %d between %d and %d", o.FirstSegments, block, minSegment, o.SegmentSize)
 	}
 	o.MaxSize = cmp.Or(o.MaxSize, defaultMaxSize)
-	o.MaxRecord = cmp.Or(o.MaxRecord, LargeCommit)
+	o.MaxRecord = cmp.Or(o.MaxRecord, largeCommit)
 	return o, nil
 }
 
