@@ -105,7 +105,8 @@ type Options struct {
 	PrefetchBytes int
 	// GroupSync lets databases of one file system that sync at the same time share one
 	// syncfs(2), which also writes the data of other programs on that file system. Auto
-	// measures at run time whether shared syncs are faster; On does not compare. Neither
+	// measures at run time whether shared syncs are faster, and leaves out databases in WAL
+	// mode, for which GroupLog is faster; On does neither. Neither
 	// shares syncs on a file system where syncfs is not known to make everything durable;
 	// PRAGMA ringside then shows the reason. (Linux 5.17, and 6.12 for ext4)
 	GroupSync Switch
