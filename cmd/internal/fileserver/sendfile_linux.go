@@ -89,8 +89,8 @@ type transfer struct {
 	err  error
 }
 
-// sendMax bounds the bytes of one call of sendfile: other goroutines may have to wait for
-// its end.
+// sendMax bounds the bytes of one call of sendfile while small requests arrive: they may have to
+// wait for its end. Otherwise a call ends when the socket is full.
 const sendMax = 256 << 10
 
 // sending limits the calls of sendfile that run at the same time while small requests
@@ -140,9 +140,11 @@ func (t *transfer) send(socket, file int) (done bool) {
 
 // piece makes one call.
 func (t *transfer) piece(socket, file int) (int, error) {
+	limit := min(t.n, 1<<30) // the kernel takes 2 GiB at most
 	if time.Now().UnixNano()-smallAt.Load() < int64(smallLately) {
 		sending <- struct{}{}
 		defer func() { <-sending }()
+		limit = min(limit, sendMax)
 	}
-	return unix.Sendfile(socket, file, &t.off, int(min(t.n, sendMax)))
+	return unix.Sendfile(socket, file, &t.off, int(limit))
 }
