@@ -70,6 +70,7 @@ func TestFilesOfTwoFileSystems(t *testing.T) {
 			execSQL(t, c, "PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=FULL; PRAGMA journal_mode="+mode)
 			var synced []string // the files that the group synced
 			g := newSyncGroup()
+			g.forced = true
 			g.syncFile = func(fd int) error {
 				name, err := os.Readlink(fmt.Sprint("/proc/self/fd/", fd))
 				synced = append(synced, filepath.Base(name))

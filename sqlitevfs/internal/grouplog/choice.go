@@ -14,10 +14,6 @@ const (
 	// concurrent commit.
 	minSample = 64
 	minTurns  = 4
-	// minSharing is the number of concurrent commits from which syncs of WALs may be shared.
-	// Sharing is measured too. So the first commits of a trial of syncs do not count; they are one
-	// and a half times as many as a measurement has.
-	minSharing = 3
 	// advantage is the ratio by which the rate with the log must be higher. A commit by the log takes up to a
 	// third more processor time if it is alone.
 	advantage = 1.1
@@ -32,8 +28,7 @@ const (
 )
 
 // Ways chooses between logs and syncs of WALs for all logs of a file system. With a log per
-// directory no single log has enough commits to measure. Also, syncs of their WALs are only shared
-// while none of the logs is used. The zero value is ready for use.
+// directory no single log has enough commits to measure. The zero value is ready for use.
 type Ways struct {
 	going  atomic.Int64 // commits in progress
 	choice choice       // for commits that are mostly alone in their log
@@ -47,7 +42,6 @@ type choice struct {
 	syncs   bool // the current way: a sync of the WAL instead of the log
 	trial   bool // the current way is being compared with the previous one
 	n, peak int  // commits of the measurement, and the most that were concurrent
-	skip    int  // how many more commits are not counted
 	start   time.Time
 	last    time.Time
 	before  float64 // rate of the previous way
@@ -69,15 +63,6 @@ func (c *choice) add(logged bool, going int64, now time.Time) {
 	switch {
 	case logged == c.syncs:
 		return // it began before the way changed
-	case c.trial && c.skip > 0 && (c.start.IsZero() || now.Sub(c.last) <= maxGap):
-		if c.start.IsZero() {
-			c.start = now
-		}
-		c.last = now
-		if c.skip--; c.skip == 0 {
-			c.start = time.Time{}
-		}
-		return
 	case c.start.IsZero() || now.Sub(c.last) > maxGap:
 		if c.trial && !c.start.IsZero() {
 			c.conclude(false, now) // the load has ended: there is nothing to compare
@@ -103,11 +88,7 @@ func (c *choice) add(logged bool, going int64, now time.Time) {
 	case now.Before(c.recheck):
 		c.measure(now) // the rate just before the trial counts
 	default:
-		c.before, c.trial, c.syncs = rate, true, !c.syncs
-		if c.skip = 0; c.syncs && c.peak >= minSharing {
-			c.skip = sample + sample/2
-		}
-		c.start = time.Time{}
+		c.before, c.trial, c.syncs, c.start = rate, true, !c.syncs, time.Time{}
 	}
 }
 

@@ -44,37 +44,6 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 	}
 }
 
-// TestChoiceWaitsForSharedSyncs uses syncs that become fast only after some time, because
-// databases that sync at the same time first measure whether they share syncs.
-func TestChoiceWaitsForSharedSyncs(t *testing.T) {
-	const side = 16
-	run := func(side int64) *choice {
-		var c choice
-		now := time.Unix(1000, 0)
-		for synced := 0; synced < 4*minSample; {
-			took := 100 * time.Microsecond
-			logged := c.logs()
-			if !logged {
-				if took = 120 * time.Microsecond; synced >= minSample {
-					took /= 2
-				}
-				synced++
-			} else if c.keep > 0 {
-				return &c // the trial has ended
-			}
-			now = now.Add(took)
-			c.add(logged, side, now)
-		}
-		return &c
-	}
-	if c := run(side); c.logs() {
-		t.Error("shared syncs, which are twice as fast, are not used")
-	}
-	if c := run(1); !c.logs() {
-		t.Error("a single commit waited for others to share its sync")
-	}
-}
-
 // TestWays uses two logs of a file system, with one commit at a time each.
 func TestWays(t *testing.T) {
 	needLocks(t)
