@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/appendlog"
@@ -23,53 +22,21 @@ import (
 // TestDeposedLeaderExec: the result of a statement that changes nothing is a read. A leader that has not
 // heard of its successor must not return it.
 func TestDeposedLeaderExec(t *testing.T) {
-	var cutOff atomic.Bool
-	c := newCluster(t, 3, Options{Election: 2 * time.Second, around: func(n network) network { return deaf{n, "a", &cutOff} }})
-	c.judge()
-	c.stop("a")
-	d := &delayer{only: c.addrs["a"]}
-	usual := c.base
-	c.base.Election, c.base.around = 12*time.Second, d.around // it steps down later than the others elect another leader
-	a := c.start("a")
-	c.base = usual
-	defer d.pass()
-	until(t, "the node leads and has nothing to catch up", func() bool {
-		if a.leader() != nil && a.verify(t.Context()) == nil {
-			return true
-		}
-		_ = c.leader().Transfer(t.Context(), "a")
-		return false
-	})
-	db := open(t, a, "db")
-	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
-	tx, err := db.BeginTx(t.Context(), nil)
+	c := newDeposable(t)
+	tx, err := c.db.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer tx.Rollback()
-	d.lose()
-	cutOff.Store(true)
-	until(t, "another leader has committed", func() bool {
-		for _, id := range []string{"b", "c"} {
-			if n := c.node(id); n.leader() != nil {
-				_, err := open(t, n, "db").ExecContext(t.Context(), "UPDATE t SET x='new'")
-				return err == nil
-			}
-		}
-		return false
-	})
-	if a.raft.State() != raft.Leader {
-		t.Log("the old leader has stepped down already: the test shows less") // on a slow machine
-	}
-	d.ask() // the members answer with their terms; a hears nothing else of its successor
+	c.cut()
+	c.awaitSuccessor()
+	c.d.ask() // the members answer with their terms; a hears nothing else of its successor
 	const compareAndSwap = "UPDATE t SET x='newer' WHERE x='new'"
-	for what, exec := range map[string]func(context.Context, string, ...any) (sql.Result, error){"a statement": db.ExecContext, "a transaction": tx.ExecContext} {
+	for what, exec := range map[string]func(context.Context, string, ...any) (sql.Result, error){"a statement": c.db.ExecContext, "a transaction": tx.ExecContext} {
 		if r, err := exec(t.Context(), compareAndSwap); err == nil {
 			n, _ := r.RowsAffected()
 			t.Errorf("%s on the deposed leader: %d rows affected, want 1 or an error", what, n)
 		}
 	}
-	d.pass()
-	cutOff.Store(false)
-	c.judge()
+	c.heal()
 }
 
 // TestTwoQueriesInATransaction: the end of one query does not end another one.

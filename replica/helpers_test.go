@@ -114,13 +114,31 @@ func (c *cluster) options(id string) Options {
 
 func (c *cluster) start(id string) *Node {
 	c.t.Helper()
-	n, err := openNode(c.options(id), c.bug)
+	return c.open(c.options(id))
+}
+
+// join starts a node that belongs to no cluster, and makes it a member.
+func (c *cluster) join(id string) *Node {
+	c.t.Helper()
+	if c.addrs[id] == "" {
+		c.addrs[id] = freeAddress(c.t)
+	}
+	o := c.options(id)
+	o.Peers = nil
+	n := c.open(o)
+	must(c.t, c.leader().AddMember(c.t.Context(), id, n.Address()))
+	return n
+}
+
+func (c *cluster) open(o Options) *Node {
+	c.t.Helper()
+	n, err := openNode(o, c.bug)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[id] = n
+	c.nodes[o.ID] = n
 	return n
 }
 

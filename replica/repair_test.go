@@ -101,28 +101,15 @@ func TestJoin(t *testing.T) {
 	}
 	busy := open(t, leader, "db0")
 	stop := writer(ctx, busy, "INSERT INTO t VALUES(randomblob(2000))")
+	lost := c.followers()[0].ID()
 	// A new node.
-	c.addrs["d"] = freeAddress(t)
-	o := c.options("d")
-	o.Peers = nil
-	d, err := Open(o)
-	must(t, err)
-	defer d.Close()
-	must(t, leader.AddMember(ctx, "d", d.Address()))
+	d := c.join("d")
 	until(t, "the new node has the databases", func() bool { return len(d.List()) == 5 && d.recovered.Load() && len(d.Status().Broken) == 0 })
 	// A lost disk.
-	lost := c.followers()[0].ID()
 	c.stop(lost)
 	must(t, leader.RemoveMember(ctx, lost)) // it has lost commits for which its vote was counted
 	must(t, os.RemoveAll(filepath.Join(c.dir, lost)))
-	o = c.options(lost)
-	o.Peers = nil
-	n, err := Open(o)
-	must(t, err)
-	c.mu.Lock()
-	c.nodes[lost] = n
-	c.mu.Unlock()
-	must(t, leader.AddMember(ctx, lost, n.Address()))
+	n := c.join(lost)
 	until(t, "the node with a new disk has the databases", func() bool { return len(n.List()) == 5 && n.recovered.Load() && len(n.Status().Broken) == 0 })
 	written, err := stop()
 	must(t, err)
@@ -136,7 +123,7 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	must(t, leader.RemoveMember(ctx, "d"))
-	must(t, d.Close())
+	c.stop("d")
 	execAll(t, busy, "INSERT INTO t VALUES(1)")
 	c.judge()
 }
@@ -1355,13 +1342,7 @@ func TestJoinAfterDelete(t *testing.T) {
 		must(t, n.raft.Snapshot().Error())
 	}
 	must(t, leader.Delete(ctx, "deleted"))
-	c.addrs["d"] = freeAddress(t)
-	o := c.options("d")
-	o.Peers = nil
-	d, err := Open(o)
-	must(t, err)
-	defer d.Close()
-	must(t, leader.AddMember(ctx, "d", d.Address()))
+	d := c.join("d")
 	until(t, "the new node has the databases", func() bool {
 		return fmt.Sprint(d.List()) == "[kept]" && d.recovered.Load() && len(d.Status().Broken) == 0
 	})

@@ -4,6 +4,7 @@ package replica
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -178,34 +179,85 @@ func (n deaf) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *
 	return n.try(id, func() error { return n.network.RequestPreVote(id, target, args, resp) })
 }
 
-// TestDeposedLeaderDoesNotAnswer: a leader whose messages are held back is deposed without knowing it,
-// and another leader commits. A read on the old leader that began before must not return the
-// old value, although replies from before the read satisfy raft's VerifyLeader.
-func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
-	var cutOff atomic.Bool
-	c := newCluster(t, 3, Options{Election: 2 * time.Second, around: func(n network) network { return deaf{n, "a", &cutOff} }})
+// deposable is a cluster of three whose node a leads, and can be deposed without noticing it.
+type deposable struct {
+	*cluster
+	a      *Node
+	db     *sql.DB  // on a: t(x) with the row 'old'
+	d      *delayer // of what a sends
+	cutOff atomic.Bool
+}
+
+func newDeposable(t *testing.T) *deposable {
+	t.Helper()
+	c := new(deposable)
+	c.cluster = newCluster(t, 3, Options{Election: 2 * time.Second, around: func(n network) network { return deaf{n, "a", &c.cutOff} }})
 	c.judge()
 	c.stop("a")
-	d := &delayer{only: c.addrs["a"]}
+	c.d = &delayer{only: c.addrs["a"]}
 	usual := c.base
-	// It steps down later than the others elect another leader.
-	c.base.Election, c.base.around = 12*time.Second, d.around
-	a := c.start("a")
+	c.base.Election, c.base.around = 12*time.Second, c.d.around // it steps down later than the others elect another leader
+	c.a = c.start("a")
 	c.base = usual
-	defer d.pass()
+	t.Cleanup(c.d.pass)
 	until(t, "the node leads and has nothing to catch up", func() bool {
-		if a.leader() != nil && a.verify(t.Context()) == nil {
+		if c.a.leader() != nil && c.a.verify(t.Context()) == nil {
 			return true
 		}
 		_ = c.leader().Transfer(t.Context(), "a")
 		return false
 	})
-	db := open(t, a, "db")
-	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
+	c.db = open(t, c.a, "db")
+	execAll(t, c.db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
+	return c
+}
+
+// cut loses what a sends and what is sent to it from now on.
+func (c *deposable) cut() {
+	c.d.lose()
+	c.cutOff.Store(true)
+}
+
+// awaitSuccessor waits until another leader has changed the row to 'new'.
+func (c *deposable) awaitSuccessor() {
+	c.t.Helper()
+	until(c.t, "another leader has committed", func() bool {
+		for _, id := range []string{"b", "c"} {
+			if n := c.node(id); n.leader() != nil {
+				_, err := open(c.t, n, "db").ExecContext(c.t.Context(), "UPDATE t SET x='new'")
+				return err == nil
+			}
+		}
+		return false
+	})
+	c.noteRole()
+}
+
+// noteRole notes that a has stepped down already, on a slow machine: the test shows less then.
+func (c *deposable) noteRole() {
+	c.t.Helper()
+	if c.a.raft.State() != raft.Leader {
+		c.t.Log("the old leader has stepped down already: the test shows less")
+	}
+}
+
+// heal lets everything through again and compares the nodes.
+func (c *deposable) heal() {
+	c.t.Helper()
+	c.d.pass()
+	c.cutOff.Store(false)
+	c.judge()
+}
+
+// TestDeposedLeaderDoesNotAnswer: a leader whose messages are held back is deposed without knowing it,
+// and another leader commits. A read on the old leader that began before must not return the
+// old value, although replies from before the read satisfy raft's VerifyLeader.
+func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
+	c := newDeposable(t)
+	a, d := c.a, c.d
 	d.hold()
 	until(t, "replies of both members", func() bool { return d.held() == 2 })
-	d.lose()
-	cutOff.Store(true)
+	c.cut()
 	before := a.metrics.Verified.Load()
 	type result struct {
 		value string
@@ -214,22 +266,11 @@ func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 	read := make(chan result, 1)
 	go func() {
 		var r result
-		r.err = db.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&r.value)
+		r.err = c.db.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&r.value)
 		read <- r
 	}()
 	until(t, "the read has begun", func() bool { return a.metrics.Verified.Load() > before })
-	until(t, "another leader has committed", func() bool {
-		for _, id := range []string{"b", "c"} {
-			if n := c.node(id); n.leader() != nil {
-				_, err := open(t, n, "db").ExecContext(t.Context(), "UPDATE t SET x='new'")
-				return err == nil
-			}
-		}
-		return false
-	})
-	if a.raft.State() != raft.Leader {
-		t.Log("the old leader has stepped down already: the test shows less") // on a slow machine
-	}
+	c.awaitSuccessor()
 	own := a.raft.VerifyLeader()
 	d.release()
 	t.Log("VerifyLeader:", own.Error())
@@ -239,12 +280,8 @@ func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 	} else {
 		t.Log(r.value, r.err)
 	}
-	if a.raft.State() != raft.Leader {
-		t.Log("the old leader had stepped down: the test shows less") // on a slow machine
-	}
-	d.pass()
-	cutOff.Store(false)
-	c.judge()
+	c.noteRole()
+	c.heal()
 }
 
 // TestRefusedFramesAreNoticed: frames of a refused commit that reach the file are noticed.
