@@ -15,9 +15,9 @@ import (
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-// onePage records commits that change one page each, on a device that reports atomic writes
-// of 4 KiB. It also returns the name of the VFS.
-func onePage(t *testing.T, commits int) *powercut.Trace {
+// onePage records commits that change one page each, on a device that reports atomic writes of 4 KiB.
+// Every step-th commit is acknowledged, after the statements that change returns for it.
+func onePage(t *testing.T, commits, step int, change func(i int) string) *powercut.Trace {
 	t.Helper()
 	dir := fastDir(t)
 	r := sqlitecut.NewRecorder(dir)
@@ -30,13 +30,18 @@ func onePage(t *testing.T, commits int) *powercut.Trace {
 	defer c.Close()
 	exec(t, c, `PRAGMA page_size=4096; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL;
 		CREATE TABLE n(id INTEGER PRIMARY KEY, n INTEGER, pad TEXT);
-		INSERT INTO n VALUES(1, 0, '%s')`, padOf(0))
+		INSERT INTO n VALUES(1, 0, '%s'); CREATE TABLE other(v)`, padOf(0))
 	r.Ack("db", 0)
-	for i := 1; i <= commits; i++ {
-		exec(t, c, `UPDATE n SET n=%d, pad='%s' WHERE id=1`, i, padOf(i))
+	for i := step; i <= commits; i += step {
+		exec(t, c, "%s", change(i))
 		r.Ack("db", i)
 	}
 	return r.Trace()
+}
+
+// update returns the statement that is commit i.
+func update(i int) string {
+	return fmt.Sprintf("UPDATE n SET n=%d, pad='%s' WHERE id=1;", i, padOf(i))
 }
 
 // padOf returns most of a page, so that a torn page has parts of two versions.
@@ -74,7 +79,7 @@ func judgePage(s *powercut.State, dir string) error {
 // TestAtomicPages cuts the power during commits without a journal, on a disk that writes 4
 // KiB as a whole, and on a disk that may tear them.
 func TestAtomicPages(t *testing.T) {
-	trace := onePage(t, 12)
+	trace := onePage(t, 12, 1, update)
 	journals, after := 0, false
 	for _, op := range trace.Ops {
 		after = after || op.Kind == powercut.Ack
@@ -105,26 +110,10 @@ func TestAtomicPages(t *testing.T) {
 // synchronous=NORMAL, and after the rollback of a hot journal. The journal of that transaction must not
 // reappear, because it would undo the commit.
 func TestAtomicPagesAfterNormal(t *testing.T) {
-	dir := fastDir(t)
-	r := sqlitecut.NewRecorder(dir)
-	base := register(t, r.VFS(nil))
-	name := base + "-atomic"
-	if err := sqlitevfs.Register(name, sqlitevfs.Options{Base: base, Atomic4K: sqlitevfs.AtomicTrust}); err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, filepath.Join(dir, "db"), name)
-	defer c.Close()
-	exec(t, c, `PRAGMA page_size=4096; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL;
-		CREATE TABLE n(id INTEGER PRIMARY KEY, n INTEGER, pad TEXT);
-		INSERT INTO n VALUES(1, 0, '%s'); CREATE TABLE other(v)`, padOf(0))
-	r.Ack("db", 0)
-	for i := 1; i <= 4; i++ {
-		exec(t, c, `PRAGMA synchronous=NORMAL; BEGIN; INSERT INTO other VALUES(randomblob(9000));
-			UPDATE n SET n=%[1]d, pad='%[2]s' WHERE id=1; COMMIT; PRAGMA synchronous=FULL;
-			UPDATE n SET n=%[3]d, pad='%[4]s' WHERE id=1`, 2*i-1, padOf(2*i-1), 2*i, padOf(2*i))
-		r.Ack("db", 2*i)
-	}
-	trace := r.Trace()
+	trace := onePage(t, 8, 2, func(i int) string {
+		return `PRAGMA synchronous=NORMAL; BEGIN; INSERT INTO other VALUES(randomblob(9000));` + update(i-1) + `COMMIT;
+			PRAGMA synchronous=FULL;` + update(i)
+	})
 	if _, err := trace.Run(powercut.Explore{Seed: 1, States: 600, Sector: 4096, Dir: fastDir(t), Check: judgePage}); err != nil {
 		t.Error(err)
 	}
