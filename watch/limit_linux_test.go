@@ -21,8 +21,8 @@ func TestLoweredDescriptorLimit(t *testing.T) {
 		must(t, err)
 		defer w.Close()
 		const n = 40
-		fds := bells(t, n)
-		ring(t, fds...)
+		fds := eventfds(t, n)
+		makeReadable(t, fds...)
 		for _, fd := range fds {
 			must(t, w.Add(fd, watch.Read, watch.Level, nil))
 		}
@@ -51,7 +51,7 @@ func TestLoweredDescriptorLimit(t *testing.T) {
 			}
 		}
 		for _, fd := range fds[1:] {
-			hush(fd)
+			drain(fd)
 		}
 		clear(reports)
 		for range 2 * rounds {
@@ -77,14 +77,14 @@ func TestBatchOfOne(t *testing.T) {
 		w, err := watch.New(watch.Options{Mode: b, Batch: 1})
 		must(t, err)
 		defer w.Close()
-		fds := bells(t, 2)
-		ring(t, fds...)
+		fds := eventfds(t, 2)
+		makeReadable(t, fds...)
 		must(t, w.Add(fds[0], watch.Read, watch.Level, nil))
 		must(t, w.Add(fds[1], watch.Read, watch.Edge, nil))
 		const turns = 60
 		reports := map[int]int{}
 		for range turns {
-			ring(t, fds[1])
+			makeReadable(t, fds[1])
 			_, err := w.Poll(time.Minute, func(e watch.Event) { reports[e.FD]++ })
 			must(t, err)
 		}

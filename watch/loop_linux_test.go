@@ -55,8 +55,8 @@ func start(ctx context.Context, l *watch.Loop) <-chan error {
 	return done
 }
 
-// bells opens eventfds.
-func bells(t *testing.T, n int) []int {
+// eventfds opens eventfds.
+func eventfds(t *testing.T, n int) []int {
 	t.Helper()
 	var fds []int
 	for range n {
@@ -72,18 +72,14 @@ func bells(t *testing.T, n int) []int {
 
 var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-func ring(t testing.TB, fds ...int) {
+// makeReadable makes eventfds readable.
+func makeReadable(t testing.TB, fds ...int) {
 	t.Helper()
 	for _, fd := range fds {
 		if _, err := syscall.Write(fd, one); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-func hush(fd int) {
-	var buf [8]byte
-	_, _ = syscall.Read(fd, buf[:])
 }
 
 func must(t testing.TB, err error) {
@@ -95,12 +91,12 @@ func must(t testing.TB, err error) {
 
 func TestLoopDescriptors(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
-		l, fd := newLoop(t, b), bells(t, 1)[0]
+		l, fd := newLoop(t, b), eventfds(t, 1)[0]
 		var got []watch.Events
 		must(t, l.Add(fd, watch.Read, watch.Level, func(e watch.Events) {
 			got = append(got, e)
 			must(t, l.Check())
-			hush(fd)
+			drain(fd)
 			if e&watch.Write == 0 {
 				must(t, l.Modify(fd, watch.Write, watch.Edge))
 				return
@@ -111,7 +107,7 @@ func TestLoopDescriptors(t *testing.T) {
 		if err := l.Add(fd, watch.Read, watch.Level, func(watch.Events) {}); !errors.Is(err, syscall.EEXIST) {
 			t.Errorf("a second Add: %v", err)
 		}
-		ring(t, fd)
+		makeReadable(t, fd)
 		run(t, l)
 		if want := []watch.Events{watch.Read, watch.Write}; !slices.Equal(got, want) {
 			t.Errorf("events %v, want %v", got, want)
@@ -137,7 +133,7 @@ func TestLoopNeighbours(t *testing.T) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
-				n := &neighbours{T: t, l: newLoop(t, b), rng: rand.New(rand.NewPCG(seed, 9)), fds: bells(t, 24)}
+				n := &neighbours{T: t, l: newLoop(t, b), rng: rand.New(rand.NewPCG(seed, 9)), fds: eventfds(t, 24)}
 				n.gens = make([]int, len(n.fds))
 				for i := range n.fds {
 					n.add(i)
@@ -173,7 +169,7 @@ func (n *neighbours) add(i int) {
 			n.Fatalf("a removed registration of descriptor %d was called", n.fds[i])
 		}
 		n.calls++
-		hush(n.fds[i])
+		drain(n.fds[i])
 		if mode == watch.OneShot {
 			must(n.T, n.l.Modify(n.fds[i], watch.Read, mode))
 		}
@@ -195,7 +191,7 @@ func (n *neighbours) disturb(i int) {
 	must(n.T, n.l.Remove(n.fds[i]))
 	n.gens[i] = -n.gens[i]
 	if n.rng.IntN(2) == 0 {
-		must(n.T, syscall.Dup3(bells(n.T, 1)[0], n.fds[i], syscall.O_CLOEXEC))
+		must(n.T, syscall.Dup3(eventfds(n.T, 1)[0], n.fds[i], syscall.O_CLOEXEC))
 	}
 	if n.rng.IntN(2) == 0 {
 		n.add(i)
@@ -206,7 +202,7 @@ func (n *neighbours) disturb(i int) {
 // none is ready.
 func (n *neighbours) round() {
 	for range 1 + n.rng.IntN(12) {
-		ring(n.T, n.fds[n.rng.IntN(len(n.fds))])
+		makeReadable(n.T, n.fds[n.rng.IntN(len(n.fds))])
 	}
 	for quiet := 0; quiet < 3; {
 		before := n.calls
@@ -262,12 +258,12 @@ func TestLoopPost(t *testing.T) {
 // an event is still handled.
 func TestLoopFair(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
-		l, fd := newLoop(t, b), bells(t, 1)[0]
+		l, fd := newLoop(t, b), eventfds(t, 1)[0]
 		var post func()
 		posts := 0
 		post = func() {
 			if posts++; posts == 3 {
-				ring(t, fd)
+				makeReadable(t, fd)
 			}
 			must(t, l.Post(post))
 		}
@@ -282,11 +278,11 @@ func TestLoopFair(t *testing.T) {
 
 func TestLoopIdle(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
-		l, fd := newLoop(t, b), bells(t, 1)[0]
+		l, fd := newLoop(t, b), eventfds(t, 1)[0]
 		var log []string
 		must(t, l.Add(fd, watch.Read, watch.Level, func(watch.Events) {
 			log = append(log, "event")
-			hush(fd)
+			drain(fd)
 		}))
 		var more, last *watch.Hook
 		more = l.OnIdle(func() bool {
@@ -302,9 +298,9 @@ func TestLoopIdle(t *testing.T) {
 				l.Drain()
 			} else if len(log) > 5 {
 				more.Remove()
-				ring(t, fd)
+				makeReadable(t, fd)
 			} else if len(log) > 3 {
-				l.AfterFunc(time.Millisecond, func() { ring(t, fd) })
+				l.AfterFunc(time.Millisecond, func() { makeReadable(t, fd) })
 			}
 			return false
 		})
@@ -350,7 +346,7 @@ func TestLoopSignals(t *testing.T) {
 
 func TestLoopEnds(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
-		l, fd := newLoop(t, b), bells(t, 1)[0]
+		l, fd := newLoop(t, b), eventfds(t, 1)[0]
 		l.Stop() // a Stop before Run counts
 		run(t, l)
 
@@ -376,7 +372,7 @@ func TestLoopEnds(t *testing.T) {
 			t.Fatalf("drained with a descriptor left: %v", err)
 		default:
 		}
-		ring(t, fd)
+		makeReadable(t, fd)
 		must(t, <-done)
 
 		done = start(t.Context(), l)
@@ -415,8 +411,8 @@ func TestLoopClosedInCallback(t *testing.T) {
 			calls++
 			must(t, l.Close())
 		}
-		fds := bells(t, 3)
-		ring(t, fds...)
+		fds := eventfds(t, 3)
+		makeReadable(t, fds...)
 		for _, fd := range fds {
 			must(t, l.Add(fd, watch.Read, watch.Level, func(watch.Events) { end() }))
 		}
@@ -440,8 +436,8 @@ func TestLoopPanics(t *testing.T) {
 				panic("on purpose")
 			}
 		}
-		fds := bells(t, 2)
-		ring(t, fds...)
+		fds := eventfds(t, 2)
+		makeReadable(t, fds...)
 		for _, fd := range fds {
 			must(t, l.Add(fd, watch.Read, watch.Level, func(watch.Events) {
 				must(t, l.Remove(fd))
@@ -475,7 +471,7 @@ func TestLoopAllocs(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		l, fds := newLoop(t, b), bells(t, 10)
+		l, fds := newLoop(t, b), eventfds(t, 10)
 		calls, buf := 0, make([]byte, 8)
 		for i, fd := range fds {
 			must(t, l.Add(fd, watch.Read, watch.Trigger(i%2), func(watch.Events) {
@@ -486,7 +482,7 @@ func TestLoopAllocs(t *testing.T) {
 		timer := l.NewTimer(func() { calls++ })
 		posted := func() { calls++ }
 		turn := func() {
-			ring(t, fds...)
+			makeReadable(t, fds...)
 			timer.Reset(0)
 			must(t, l.Post(posted))
 			must(t, l.Turn())

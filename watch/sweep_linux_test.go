@@ -39,7 +39,7 @@ func newSweptPipes(t *faultsweep.Trial, n int) (p sweptPipes) {
 	return p
 }
 
-// feed makes each pipe readable; drain returns the number of bytes in one.
+// feed makes each pipe readable.
 func (p sweptPipes) feed(t *faultsweep.Trial) {
 	for _, fds := range p {
 		if _, err := syscall.Write(fds[1], []byte("x")); err != nil {
@@ -48,6 +48,7 @@ func (p sweptPipes) feed(t *faultsweep.Trial) {
 	}
 }
 
+// drain empties a pipe or an eventfd and returns how many bytes it had.
 func drain(fd int) int {
 	n, _ := syscall.Read(fd, make([]byte, 64))
 	return max(n, 0)
