@@ -5,6 +5,7 @@ package unet_test
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"syscall"
@@ -58,6 +59,8 @@ func options(t *testing.T, c net.Conn) map[string]int {
 			"idle":     {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
 			"interval": {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
 			"count":    {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+
+			"user timeout": {syscall.IPPROTO_TCP, sys.TCPUserTimeout},
 		} {
 			if got[name], err = sys.SockInt(int(fd), o[0], o[1]); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -100,6 +103,25 @@ func TestOptions(t *testing.T) {
 				if got[i][name] != v {
 					t.Errorf("step %d: %s is %d, package net's %d", i, name, got[i][name], v)
 				}
+			}
+		}
+	})
+}
+
+func TestUserTimeout(t *testing.T) {
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		a, _ := pair(t, s, "tcp")
+		c, ok := a.(*unet.TCPConn)
+		if !ok {
+			return // of package net, which has no such method
+		}
+		const most = math.MaxInt32
+		for d, want := range map[time.Duration]int{
+			1: 1, time.Second: 1000, time.Second + 1: 1001, 0: 0, -1: 0, most * time.Millisecond: most, math.MaxInt64: most,
+		} {
+			err := c.SetUserTimeout(d)
+			if got := options(t, c)["user timeout"]; got != want || err != nil {
+				t.Errorf("%v: %d ms, %v; want %d", d, got, err, want)
 			}
 		}
 	})

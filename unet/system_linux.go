@@ -103,7 +103,8 @@ func (s *System) stop() error {
 
 // userTimeout sets TCP_USER_TIMEOUT.
 func userTimeout(fd int, d time.Duration) error {
-	ms := min((max(d, 0)+time.Millisecond-1)/time.Millisecond, math.MaxInt32)
+	const most = math.MaxInt32 * time.Millisecond
+	ms := (min(max(d, 0), most) + time.Millisecond - 1) / time.Millisecond
 	return os.NewSyscallError("setsockopt", sys.SetSockInt(fd, syscall.IPPROTO_TCP, sys.TCPUserTimeout, int(ms)))
 }
 
