@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -93,7 +94,7 @@ func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
 	switch {
 	case err != nil || n == 0:
 		return 0, nil, err
-	case r.Length > int64(e.o.MaxBody):
+	case r.Length > int64(min(e.o.MaxBody, math.MaxInt-n)): // their sum is an int
 		return 0, nil, refused(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", e.o.MaxBody))
 	}
 	whole := n + int(r.Length)

@@ -13,6 +13,7 @@ import (
 	"go/token"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os/exec"
@@ -355,15 +356,36 @@ func FuzzRequests(f *testing.F) {
 	for _, raw := range slices.Sorted(maps.Keys(corpus(f))) {
 		f.Add([]byte(raw+raw), []byte{0}, true)
 	}
+	f.Add([]byte("PUT / HTTP/1.0\r\nContent-Length: 9223372036854775807\r\n\r\nabc"), []byte{0}, false)
 	f.Fuzz(func(t *testing.T, p, cuts []byte, pauses bool) {
-		requests := func(cuts []byte, pauses bool) ([][]byte, error) {
-			e := &exchange{o: HTTPOptions{MaxHead: 200, MaxBody: 100}}
-			e.frames.split = e
-			return pieces(&e.frames, p, cuts, pauses)
+		for _, most := range []int{100, math.MaxInt} {
+			requests := func(cuts []byte, pauses bool) ([][]byte, error) {
+				e := &exchange{o: HTTPOptions{MaxHead: 200, MaxBody: most}}
+				e.frames.split = e
+				return pieces(&e.frames, p, cuts, pauses)
+			}
+			want, wantErr := requests(nil, false)
+			got, err := requests(cuts, pauses)
+			compare(t, got, want, err, wantErr)
 		}
-		want, wantErr := requests(nil, false)
-		got, err := requests(cuts, pauses)
-		compare(t, got, want, err, wantErr)
+	})
+}
+
+// TestLengthOfMaxInt checks that a body of any length is refused or awaited if MaxBody is the
+// largest int.
+func TestLengthOfMaxInt(t *testing.T) {
+	overModes(t, HTTPOptions{MaxBody: math.MaxInt}, func(t *testing.T, s *event.Server) {
+		for _, length := range []string{"9223372036854775807", "9223372036854775700", "99999999999999999999999"} {
+			c := dial(t, s)
+			if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: "+length+"\r\n\r\nabc"); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.CloseWrite()
+			answer, err := io.ReadAll(c)
+			if err != nil || len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 413 ") {
+				t.Errorf("%s bytes: %q, %v", length, answer, err)
+			}
+		}
 	})
 }
 
