@@ -460,9 +460,9 @@ func TestCorpusOfNetHTTP(t *testing.T) {
 			t.Errorf("%s: ParseHead accepts it; net/http returns %v", at, theirErr)
 		case n > 0:
 			taken++
-			if string(r.Method) != theirs.Method || string(r.Target) != theirs.RequestURI || r.Length != theirs.ContentLength || r.Close != theirs.Close {
-				t.Errorf("%s: %s %s, length %d, close %v; net/http: %s %s, %d, %v", at, r.Method, r.Target, r.Length, r.Close,
-					theirs.Method, theirs.RequestURI, theirs.ContentLength, theirs.Close)
+			if string(r.Method) != theirs.Method || string(r.Target) != theirs.RequestURI || string(r.Host) != theirs.Host || r.Length != theirs.ContentLength || r.Close != theirs.Close {
+				t.Errorf("%s: %s %s, host %s, length %d, close %v; net/http: %s %s, %s, %d, %v", at, r.Method, r.Target, r.Host, r.Length, r.Close,
+					theirs.Method, theirs.RequestURI, theirs.Host, theirs.ContentLength, theirs.Close)
 			}
 			for k, v := range theirs.Header {
 				if got := r.Header(k); string(got) != v[0] {

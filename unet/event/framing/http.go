@@ -17,10 +17,13 @@ import (
 // Request is an HTTP/1.0 or HTTP/1.1 request. Its slices are parts of the input and are
 // valid as long as the input.
 type Request struct {
-	Method, Target, Host []byte
-	Minor                int   // minor version of HTTP/1: 0 or 1
-	Length               int64 // bytes of the body, from Content-Length
-	Body                 []byte
+	Method, Target []byte
+	// Host is the host, and the port if there is one: of the target if that is a URL or, for
+	// CONNECT, an address. The field Host does not count then. Otherwise it is that field.
+	Host   []byte
+	Minor  int   // minor version of HTTP/1: 0 or 1
+	Length int64 // bytes of the body, from Content-Length
+	Body   []byte
 	// Close reports that the connection ends after the response: the client asked for
 	// that, or it uses HTTP/1.0 and did not ask for keep-alive. A handler may set it.
 	Close bool
@@ -153,7 +156,7 @@ func (r *Request) line(b []byte) error {
 			return refused(http.StatusBadRequest, "the target has characters that it must not have")
 		}
 	}
-	if target[0] != '/' && string(target) != "*" && string(method) != http.MethodConnect && !bytes.Contains(target, []byte("://")) {
+	if _, isURL := authority(target); target[0] != '/' && string(target) != "*" && string(method) != http.MethodConnect && !isURL {
 		return refused(http.StatusBadRequest, "the target is not a path, nor a URL")
 	}
 	if len(version) != len("HTTP/1.1") || !bytes.HasPrefix(version, []byte("HTTP/")) || version[6] != '.' ||
@@ -165,6 +168,27 @@ func (r *Request) line(b []byte) error {
 	}
 	r.Method, r.Target, r.Minor = method, target, min(int(version[7]-'0'), 1)
 	return nil
+}
+
+// authority returns the part of a URL that names the host, and reports whether target is a URL.
+func authority(target []byte) (host []byte, ok bool) {
+	scheme, rest, ok := bytes.Cut(target, []byte("://"))
+	if !ok || !isScheme(scheme) {
+		return nil, false
+	}
+	if end := bytes.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest, true
+}
+
+// targetHost returns the host that the target names, nil if it names none (RFC 9112, 3.2).
+func (r *Request) targetHost() []byte {
+	if string(r.Method) == http.MethodConnect && r.Target[0] != '/' {
+		return r.Target
+	}
+	host, _ := authority(r.Target)
+	return host
 }
 
 // parseFields parses the fields after the request line.
@@ -199,10 +223,14 @@ func (r *Request) parseFields(b []byte) error {
 			r.Continue = is(value, "100-continue")
 		}
 	}
+	validHost := hostname(r.Host)
+	if host := r.targetHost(); len(host) > 0 {
+		r.Host, validHost = host, validHost && hostname(host)
+	}
 	switch {
 	case hosts > 1 || hosts == 0 && r.Minor == 1:
 		return refused(http.StatusBadRequest, "there must be one field Host")
-	case !hostname(r.Host):
+	case !validHost:
 		return refused(http.StatusBadRequest, "Host is not a host")
 	case lengths > 1 || coding != nil && lengths > 0:
 		return refused(http.StatusBadRequest, "the length of the body is given more than once")
@@ -257,6 +285,16 @@ func isToken(c byte) bool {
 func isName(b []byte) bool {
 	for _, c := range b {
 		if !isToken(c) {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+func isScheme(b []byte) bool {
+	for i, c := range b {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || !isDigit(c) && c != '+' && c != '-' && c != '.') {
 			return false
 		}
 	}

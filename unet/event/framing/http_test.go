@@ -105,10 +105,55 @@ func TestParseHead(t *testing.T) {
 	}
 }
 
+// TestHostOfTarget compares the host with that of net/http where the target names one, too: the
+// field does not count then (RFC 9112, 3.2.2 and 3.3).
+func TestHostOfTarget(t *testing.T) {
+	for line, want := range map[string]string{
+		"GET /a?b=http://x/":         "field",
+		"OPTIONS *":                  "field",
+		"GET http://target/a":        "target",
+		"GET http://target":          "target",
+		"GET HTTP://target:81?a=b/c": "target:81",
+		"GET a+1.b-c://[::1]:81/":    "[::1]:81",
+		"GET file:///a":              "field",
+		"CONNECT target:443":         "target:443",
+		"CONNECT /path":              "field",
+		"GET http://user@target/":    "", // refused: RFC 9110, 4.2.4
+		"GET http://tar\"get/":       "",
+		"GET ?a=http://target/":      "",
+		"GET /../x://target/":        "field",
+		"GET 1http://target/":        "",
+		"GET ://target/":             "",
+		"CONNECT http://target/":     "",
+		"CONNECT user@target:443":    "",
+	} {
+		in := line + " HTTP/1.1\r\nHost: field\r\n\r\n"
+		r, n, bad := parse([]byte(in))
+		if want == "" {
+			if bad != http.StatusBadRequest {
+				t.Errorf("%q: status %d, host %q", line, bad, r.Host)
+			}
+			continue
+		}
+		theirs, err := http.ReadRequest(bufio.NewReader(strings.NewReader(in)))
+		if err != nil || theirs.Host != want {
+			t.Fatalf("%q: net/http: %+v, %v", line, theirs, err)
+		}
+		if n != len(in) || string(r.Host) != want {
+			t.Errorf("%q: host %q, status %d, want %q", line, r.Host, bad, want)
+		}
+	}
+	if _, _, bad := parse([]byte("GET http://target/ HTTP/1.1\r\nHost: a b\r\n\r\n")); bad != http.StatusBadRequest {
+		t.Errorf("a field that is not a host: status %d", bad)
+	}
+}
+
 // FuzzParseHead checks that net/http, which is more lenient, parses each accepted request
 // in the same way, and that no part of a request is accepted.
 func FuzzParseHead(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("CONNECT b:1 HTTP/1.1\r\nHost: a\r\n\r\n"))
 	f.Add([]byte("POST /x HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, n, bad := parse(b)
@@ -125,6 +170,9 @@ func FuzzParseHead(f *testing.F) {
 		theirs, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 		if err != nil {
 			return // net/http has more rules, such as those of host names
+		}
+		if string(r.Host) != theirs.Host {
+			t.Errorf("%q: host %q; net/http: %q", head, r.Host, theirs.Host)
 		}
 		if string(r.Method) != theirs.Method || r.Length != theirs.ContentLength || !r.Close == theirs.Close && theirs.ProtoMinor < 2 {
 			t.Errorf("%q: %s, length %d, keep %v; net/http: %s, %d, close %v", head, r.Method, r.Length, !r.Close,
