@@ -153,7 +153,9 @@ func (f *Frames) stop(err error, rest []byte) error {
 	if !errors.Is(err, ErrPause) {
 		return f.fail(err)
 	}
-	f.keep(rest)
+	if len(rest) > 0 { // otherwise the kept data would be moved after each frame
+		f.keep(rest)
+	}
 	return err
 }
 
@@ -196,7 +198,7 @@ type lines int
 func (most lines) next(p []byte, seen int) (int, []byte, error) {
 	i := bytes.IndexByte(p[seen:], '\n')
 	if i < 0 {
-		if len(p) > int(most)+1 || len(p) > int(most) && p[len(p)-1] != '\r' {
+		if len(withoutCR(p)) > int(most) {
 			return 0, nil, &TooLongError{int(most)}
 		}
 		return 0, nil, nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -88,9 +89,11 @@ func FuzzLines(f *testing.F) {
 		got, err := pieces(Lines(most), p, cuts, pauses)
 		want, wantErr := scanned(p, most)
 		compare(t, got, want, err, wantErr)
-		got, err = pieces(Split(bufio.ScanLines, 1<<20), p, cuts, pauses)
 		want, wantErr = scanned(p, 1<<20)
-		compare(t, got, want, err, wantErr)
+		for _, frames := range []*Frames{Split(bufio.ScanLines, 1<<20), Lines(math.MaxInt)} {
+			got, err = pieces(frames, p, cuts, pauses)
+			compare(t, got, want, err, wantErr)
+		}
 	})
 }
 
@@ -216,6 +219,9 @@ func TestTooLong(t *testing.T) {
 	if err := Lines(3).Feed([]byte("abc\r\n"), none); err != nil {
 		t.Errorf("a line of just the limit: %v", err)
 	}
+	if err := Lines(math.MaxInt).Feed([]byte("abc"), none); err != nil {
+		t.Errorf("the start of a line without a limit: %v", err)
+	}
 	if _, err := AppendPrefixed(nil, 1, binary.BigEndian, make([]byte, 256)); err == nil {
 		t.Error("256 bytes have a length of one byte")
 	}
@@ -251,6 +257,23 @@ func TestSingleBytes(t *testing.T) {
 	}
 	if s.looked != s.most {
 		t.Errorf("%d bytes were examined for a line of %d", s.looked, s.most)
+	}
+}
+
+// TestPausesMoveNothing pauses after each frame of one piece: the data that is kept stays where it
+// is, so that the work is linear in its length.
+func TestPausesMoveNothing(t *testing.T) {
+	f := Lines(10)
+	places := map[*byte]bool{}
+	each := func(frame []byte) error { places[&frame[0]] = true; return ErrPause }
+	const lines = 20
+	for err := f.Feed(bytes.Repeat([]byte("line\n"), lines), each); err != nil; err = f.Feed(nil, each) {
+		if !errors.Is(err, ErrPause) {
+			t.Fatal(err)
+		}
+	}
+	if len(places) != lines {
+		t.Errorf("%d lines were at %d places", lines, len(places))
 	}
 }
 
