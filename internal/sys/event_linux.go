@@ -156,6 +156,6 @@ func EventFD() (*FD, error) {
 // Signal adds one to an eventfd, which ends a read of it. It does not block
 // before 2^64-2 signals without a read.
 func Signal(fd *FD) {
-	one := [8]byte{1, 1} // not zero in either byte order
-	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd.Int()), uintptr(SlicePointer(one[:])), 8)
+	one := uint64(1) // in the byte order of the machine, as the kernel reads it
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd.Int()), uintptr(unsafe.Pointer(&one)), 8)
 }
