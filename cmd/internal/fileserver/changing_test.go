@@ -138,7 +138,7 @@ func TestSmallFileShrinks(t *testing.T) {
 			if err := os.Truncate(filepath.Join(dir, "f.jpg"), left); err != nil {
 				t.Error(err)
 			}
-			h.serve(w, r, "f.jpg", f)
+			h.serve(&response{w, connOf(r)}, r, "f.jpg", f)
 		}))
 		down := begin(t, addr, "/f.jpg")
 		if n, err := allIs(t, down.Body, 'x'); n != left || !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -61,7 +61,11 @@ const indexPage = "index.html"
 var errHidden = errors.New("not served")
 
 // ServeHTTP answers a request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := &response{rw, connOf(r)}
+	if w.conn == nil { // otherwise the connection bounds the time of writes
+		w.patience()
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
@@ -96,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // directory answers with index.html, or with a list.
-func (h *Handler) directory(w http.ResponseWriter, r *http.Request, name string, dir *opened) {
+func (h *Handler) directory(w *response, r *http.Request, name string, dir *opened) {
 	name = path.Join(name, indexPage)
 	index, err := h.open(name)
 	switch {
@@ -166,7 +170,7 @@ func relative(name string) string { return (&url.URL{Path: name}).String() }
 var varyEncoding = []string{"Accept-Encoding"}
 
 // serve answers with a file, or with its compressed form if there is one.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, name string, f *opened) {
+func (h *Handler) serve(w *response, r *http.Request, name string, f *opened) {
 	body := content{file: f.file, size: f.size}
 	header := w.Header()
 	header["Etag"] = f.etag
@@ -183,6 +187,5 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, name string, f *
 			}
 		}
 	}
-	out := response{w, connOf(r)}
-	http.ServeContent(&out, r, name, f.mtime, &body)
+	http.ServeContent(w, r, name, f.mtime, &body)
 }

@@ -33,7 +33,7 @@ var listPage = template.Must(template.New("list").Parse(`<!doctype html>
 type listed struct{ Name, Ref string }
 
 // list answers with the names in a directory, if the options allow it.
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, dir *opened) {
+func (h *Handler) list(w *response, r *http.Request, dir *opened) {
 	if !h.opts.List {
 		fail(w, errHidden)
 		return

@@ -4,11 +4,13 @@ package fileserver
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -126,8 +128,37 @@ func TestSlowClientOfMemory(t *testing.T) {
 func TestSlowStream(t *testing.T) {
 	w := &slowStream{ResponseRecorder: httptest.NewRecorder()}
 	n, err := (&response{w, nil}).sendBytes(make([]byte, 10*chunk+1))
-	if n != 10*chunk+1 || err != nil || int64(w.Body.Len()) != n || w.deadlines != 11 {
+	if n != 10*chunk+1 || err != nil || int64(w.Body.Len()) != n || w.deadlines != 10 {
 		t.Errorf("wrote %d, %v; %d came, the deadline was moved %d times", n, err, w.Body.Len(), w.deadlines)
+	}
+}
+
+// TestEveryAnswerHasATime requests files, lists and errors through such a layer: a client that opens
+// no window for a stream would otherwise keep it forever.
+func TestEveryAnswerHasATime(t *testing.T) {
+	files := map[string]string{"f.jpg": "small", "g.jpg": strings.Repeat("x", 3*chunk), "d/index.html": "index"}
+	for i := range 3000 { // their list has more than two pieces
+		files[fmt.Sprintf("list/%0100d", i)] = ""
+	}
+	h, err := Open(tree(t, files), Options{List: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for path, want := range map[string]int{
+		"/f.jpg": 200, "/g.jpg": 200, "/d/": 200, "/list/": 200, "/d": 301, "/d/index.html": 301, "/f.jpg/": 301, "/nothing": 404, "/.hidden": 404,
+	} {
+		for _, method := range []string{"GET", "HEAD", "POST"} {
+			w := &slowStream{ResponseRecorder: httptest.NewRecorder()}
+			h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			if method == "POST" {
+				want = 405
+			}
+			pieces := max(1, (w.Body.Len()+chunk-1)/chunk)
+			if w.Code != want || w.deadlines < pieces {
+				t.Errorf("%s %s: status %d, want %d; %d pieces, %d deadlines", method, path, w.Code, want, pieces, w.deadlines)
+			}
+		}
 	}
 }
 

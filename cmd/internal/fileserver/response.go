@@ -27,7 +27,8 @@ var (
 	chunkBuffers = sync.Pool{New: func() any { return new([chunk]byte) }}
 )
 
-// response sends the content of a file in the cheapest way that the connection allows.
+// response sends the content of a file in the cheapest way that the connection allows. A client
+// has stallTimeout for each piece.
 type response struct {
 	http.ResponseWriter
 	conn *conn // nil if something is between the response and the socket, such as TLS
@@ -92,7 +93,9 @@ func (w *response) sendBytes(p []byte) (int64, error) {
 		return from.ReadFrom(&memory{p})
 	}
 	for sent := 0; ; {
-		w.patience()
+		if sent > 0 { // the time of the first piece began with the request
+			w.patience()
+		}
 		n, err := w.Write(p[sent:min(len(p), sent+chunk)])
 		if sent += n; err != nil || sent == len(p) {
 			return int64(sent), err
