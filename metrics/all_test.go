@@ -460,3 +460,43 @@ func TestRemove(t *testing.T) {
 	}()
 	metrics.AddFunc(set, "b", func() time.Time { return time.Time{} })
 }
+
+// TestOneName adds a reactor and a System, whose Stats contain those of its own reactor, under one
+// name. A scrape has one sample for each metric.
+func TestOneName(t *testing.T) {
+	set := metrics.NewSet()
+	metrics.AddFunc(set, "a", func() ufile.Stats { return ufile.Stats{Ring: 1, Reactor: reactor.Stats{Submitted: 2}} })
+	metrics.AddFunc(set, "a", func() reactor.Stats { return reactor.Stats{Submitted: 3} })
+	reg := prometheus.NewPedanticRegistry()
+	check(t, reg.Register(prom.Collector(set)))
+	families, err := reg.Gather()
+	check(t, err)
+	for _, f := range families {
+		if f.GetName() == "ringside_reactor_submitted_total" && (len(f.Metric) != 1 || f.Metric[0].Counter.GetValue() != 5) {
+			t.Errorf("%v", f)
+		}
+	}
+	if len(families) != 3+8 {
+		t.Errorf("%d metrics", len(families))
+	}
+}
+
+// TestNameOfBytes adds a source whose name, such as a file's, is not UTF-8, and one whose backend has
+// such a reason.
+func TestNameOfBytes(t *testing.T) {
+	set := metrics.NewSet()
+	metrics.Add(set, "log \xff", badText{})
+	reg := prometheus.NewPedanticRegistry()
+	check(t, reg.Register(prom.Collector(set)))
+	if families, err := reg.Gather(); err != nil || len(families) != 5+1 {
+		t.Errorf("%d metrics, %v", len(families), err)
+	}
+	if set.Remove("log \xff"); len(set.Samples()) > 0 {
+		t.Error("the source was not removed")
+	}
+}
+
+type badText struct{}
+
+func (badText) Stats() watch.Stats             { return watch.Stats{} }
+func (badText) Backend() (name, reason string) { return "epoll", "because of \xff" }

@@ -79,7 +79,8 @@ type source struct {
 // NewSet returns an empty set.
 func NewSet() *Set { return &Set{sources: map[key]source{}} }
 
-// Add adds a source under a name. It replaces a source of the same package and name. The
+// Add adds a source under a name. It replaces a source of the same package and name. Bytes of
+// the name that are not UTF-8 become U+FFFD. The
 // set keeps the source reachable until [Set.Remove]: remove a source when you close it. Add
 // panics if T is not a Stats type of ringside.
 func Add[T any](s *Set, name string, from interface{ Stats() T }) {
@@ -102,15 +103,18 @@ func add[T any](s *Set, name string, stats func() T, from any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sources[key{path.Base(t.PkgPath()), name}] = src
+	s.sources[key{path.Base(t.PkgPath()), valid(name)}] = src
 }
 
 // Remove removes the sources with this name, of all packages.
 func (s *Set) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.sources, func(k key, _ source) bool { return k.name == name })
+	maps.DeleteFunc(s.sources, func(k key, _ source) bool { return k.name == valid(name) })
 }
+
+// valid returns text without the bytes that Prometheus and OpenTelemetry refuse.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // list returns the sources in the order of their packages and names.
 func (s *Set) list() ([]key, map[key]source) {
@@ -124,12 +128,32 @@ func (s *Set) list() ([]key, map[key]source) {
 
 // Samples reads all sources and returns the values of their metrics, ordered by package and
 // name of the source. If the Stats of a source contain those of a reactor, the reactor's
-// counters are samples of package reactor.
+// counters are samples of package reactor. The samples of such a source and of a reactor of the
+// same name are added up.
 func (s *Set) Samples() []Sample {
 	keys, all := s.list()
 	var out []Sample
 	for _, k := range keys {
 		out = appendSamples(out, k.name, all[k].stats())
+	}
+	return addedUp(out)
+}
+
+// addedUp returns one sample for each metric and name: Prometheus refuses a scrape with two.
+func addedUp(all []Sample) []Sample {
+	type series struct {
+		metric *Metric
+		source string
+	}
+	places := make(map[series]int, len(all))
+	out := all[:0]
+	for _, s := range all {
+		if i, twice := places[series{s.Metric, s.Source}]; twice {
+			out[i].Value += s.Value
+			continue
+		}
+		places[series{s.Metric, s.Source}] = len(out)
+		out = append(out, s)
 	}
 	return out
 }
@@ -169,7 +193,7 @@ func (s *Set) Backends() []Backend {
 	for _, k := range keys {
 		if f := all[k].backend; f != nil {
 			name, reason := f()
-			out = append(out, Backend{k.pkg, k.name, name, reason})
+			out = append(out, Backend{k.pkg, k.name, name, valid(reason)})
 		}
 	}
 	return out
