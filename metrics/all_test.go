@@ -392,8 +392,9 @@ func TestOpenTelemetry(t *testing.T) {
 	want := load(t, set)
 	var data metricdata.ResourceMetrics
 	check(t, reader.Collect(context.Background(), &data))
-	byName := map[string]float64{}
+	byName, units := map[string]float64{}, map[string]string{}
 	for _, m := range data.ScopeMetrics[0].Metrics {
+		units[m.Name] = m.Unit
 		switch d := m.Data.(type) {
 		case metricdata.Sum[float64]:
 			if !d.IsMonotonic {
@@ -409,6 +410,10 @@ func TestOpenTelemetry(t *testing.T) {
 		short := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(m.Name, "ringside_"+m.Package+"_"), "_total"), "_seconds")
 		if v, ok := byName["ringside."+m.Package+"."+short]; ok {
 			got[m.Name] = v
+		}
+		// An exporter for Prometheus takes 1 for a ratio, and appends _ratio to the name.
+		if unit := units["ringside."+m.Package+"."+short]; unit != map[bool]string{true: "s"}[m.Seconds] {
+			t.Errorf("%s: unit %q", m.Name, unit)
 		}
 	}
 	if len(got) != len(metrics.Metrics()) || byName["ringside.backend"] != 1 {

@@ -15,7 +15,7 @@ import (
 
 // Register registers the metrics as observable instruments of a meter. The name of an
 // instrument is the Prometheus name with dots between the parts and without the suffixes for
-// units and kinds: ringside.ufile.cached. The sources are read when the meter's provider
+// units and kinds: ringside.ufile.cached. Times have the unit s, counts have none. The sources are read when the meter's provider
 // collects, including sources that were added to the set after Register returned. Each value
 // has the attribute source. The instrument ringside.backend is 1 and has the attributes
 // package, source, backend and reason. The method Unregister of the result ends the
@@ -39,7 +39,7 @@ func Register(meter metric.Meter, s *metrics.Set) (metric.Registration, error) {
 }
 
 func instrument(meter metric.Meter, m *metrics.Metric) (metric.Float64Observable, error) {
-	unit := "1"
+	unit := "" // 1 is for ratios: exporters would append _ratio to the names of gauges
 	if m.Seconds {
 		unit = "s"
 	}
