@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/accept"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -52,18 +52,13 @@ func serve(ctx context.Context, l net.Listener) error {
 	defer wg.Wait()
 	for {
 		c, err := l.Accept()
-		var full net.Error
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
 				_ = c.Close()
 			}
 			return nil
-		case errors.Is(err, syscall.EMFILE) || errors.As(err, &full) && full.Timeout():
-			select { // others will close theirs
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-			}
+		case accept.Retry(ctx, err):
 			continue
 		case err != nil:
 			return err

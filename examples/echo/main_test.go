@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/accept/accepttest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -21,7 +22,7 @@ func TestEcho(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	go func() { over <- serve(ctx, l) }()
+	go func() { over <- serve(ctx, accepttest.Full(l)) }()
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() { oneConnection(t, l.Addr().String(), i*10_007) })

@@ -13,9 +13,9 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/accept"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -51,11 +51,10 @@ const handshakeTime = 10 * time.Second
 func (p *proxy) serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
+		if accept.Retry(context.Background(), err) {
+			continue
+		}
 		if err != nil {
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) { // no descriptor is left
-				time.Sleep(10 * time.Millisecond)
-				continue
-			}
 			return err
 		}
 		p.accepted.Add(1)

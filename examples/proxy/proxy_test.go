@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/accept/accepttest"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
@@ -84,7 +85,7 @@ func start(t *testing.T, c config) (p *proxy, address string, end func(time.Dura
 	}
 	p.checkAll()
 	served := make(chan error, 1)
-	go func() { served <- p.serve(l) }()
+	go func() { served <- p.serve(accepttest.Full(l)) }()
 	var once sync.Once
 	end = func(d time.Duration) (err error) {
 		once.Do(func() { err = p.end(l, served, d, nil) })

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ringside-io/ringside/examples/internal/accept"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/unet"
@@ -76,6 +77,9 @@ func serve(ctx context.Context, l net.Listener, in *inbox) error {
 				_ = c.Close()
 			}
 			return nil
+		}
+		if accept.Retry(ctx, err) {
+			continue
 		}
 		if err != nil {
 			return err

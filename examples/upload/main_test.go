@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/accept/accepttest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -39,7 +40,7 @@ func start(t *testing.T, copying bool) (addr, dir string, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	go func() { over <- serve(ctx, l, in) }()
+	go func() { over <- serve(ctx, accepttest.Full(l), in) }()
 	return l.Addr().String(), dir, sync.OnceFunc(func() {
 		cancel()
 		select {
