@@ -26,12 +26,16 @@ import (
 )
 
 // runEnv makes the test's program the server. Its value is a file: while that exists, a
-// process that is to take over fails.
+// process that is to take over fails, or never becomes ready if the file has content.
 const runEnv = "RINGSIDE_RESTART_SERVER"
 
 func TestMain(m *testing.M) {
 	if broken := os.Getenv(runEnv); broken != "" {
-		if _, err := os.Stat(broken); err == nil && os.Getenv("LISTEN_FDS") != "" {
+		if how, err := os.ReadFile(broken); err == nil && os.Getenv("LISTEN_FDS") != "" {
+			if len(how) > 0 {
+				fmt.Fprintln(os.Stderr, "restart: the new process is not getting ready")
+				time.Sleep(time.Hour)
+			}
 			os.Exit(3)
 		}
 		main()
@@ -302,6 +306,40 @@ func TestRestartThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	restart(t, s.addr)
+}
+
+// TestEndDuringRestart ends the server while it waits for a new process: both end, long before the
+// time of the new process is over.
+func TestEndDuringRestart(t *testing.T) {
+	s := startServer(t)
+	was, err := process(s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.broken, []byte("hang"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.failed: // it says that it is there
+	case <-time.After(patience):
+		t.Fatal("there is no new process")
+	}
+	if err := syscall.Kill(was, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Millisecond) {
+		c, err := net.DialTimeout("tcp", s.addr, patience)
+		if err != nil {
+			return // no process has the listener any more
+		}
+		_ = c.Close()
+		if time.Now().After(end) {
+			t.Fatal("the server still listens")
+		}
+	}
 }
 
 // TestReplacedTwice sends SIGHUP to a process that has been replaced: it goes on serving its

@@ -80,7 +80,7 @@ func program() string {
 // Wait waits until the server must end. SIGHUP starts a new process: Wait returns true
 // when that is ready, and this process ignores SIGHUP from then on. If it cannot be
 // started, Wait passes the error to report and continues. After SIGINT or SIGTERM Wait
-// returns false. An error from one of the channels, which may be nil, ends Wait with that
+// returns false; a new process that is not ready yet is killed. An error from one of the channels, which may be nil, ends Wait with that
 // error.
 func (p *Process) Wait(served, failed <-chan error, report func(error)) (replaced bool, err error) {
 	for {
@@ -93,13 +93,37 @@ func (p *Process) Wait(served, failed <-chan error, report func(error)) (replace
 			return false, nil
 		case <-p.hangups:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), startTime)
-		err := p.Replace(ctx)
-		cancel()
-		if err == nil {
+		switch signalled, err := p.replace(); {
+		case err == nil:
 			return true, nil
+		case signalled:
+			return false, nil
+		default:
+			report(err)
 		}
-		report(err)
+	}
+}
+
+// replace calls Replace, and ends it after startTime or a signal. If the new process is ready
+// all the same, the signal stays in Signals.
+func (p *Process) replace() (signalled bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.Replace(ctx) }()
+	select {
+	case err := <-done:
+		return false, err
+	case s := <-p.Signals:
+		cancel()
+		if err := <-done; err != nil {
+			return true, err
+		}
+		select {
+		case p.Signals <- s:
+		default: // another one came
+		}
+		return true, nil
 	}
 }
 
@@ -189,8 +213,7 @@ func (p *Process) Replace(ctx context.Context) error {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
-	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+	if _, err := io.ReadFull(r, make([]byte, 1)); !stop() || err != nil { // it was killed, or has ended
 		_ = cmd.Process.Kill()
 		return fmt.Errorf("the new process is not ready: %w", errors.Join(cmd.Wait(), ctx.Err()))
 	}
