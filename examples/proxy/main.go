@@ -146,6 +146,8 @@ func (c *config) valid() error {
 		return fmt.Errorf("-interval %v: %s", c.interval, positive)
 	case c.timeout <= 0:
 		return fmt.Errorf("-timeout %v: %s", c.timeout, positive)
+	case c.drain < 0:
+		return fmt.Errorf("-drain %v: must not be negative", c.drain)
 	}
 	if c.check != "" && (c.check[0] != '/' || strings.ContainsAny(c.check, " \r\n")) {
 		return fmt.Errorf("-check %q: a path begins with a slash and has no spaces", c.check)

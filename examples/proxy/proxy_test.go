@@ -107,6 +107,7 @@ func TestOptions(t *testing.T) {
 		"-key needs -cert":                                func(c *config) { c.key = "key.pem" },
 		"-interval 0s: must be more than 0":               func(c *config) { c.interval = 0 },
 		"-timeout -1s: must be more than 0":               func(c *config) { c.timeout = -time.Second },
+		"-drain -1s: must not be negative":                func(c *config) { c.drain = -time.Second },
 		"-callbacks and -cert exclude each other":         func(c *config) { c.callbacks, c.cert, c.key = true, "cert.pem", "key.pem" },
 		`-check "healthy": a path begins with a slash`:    func(c *config) { c.check = "healthy" },
 	} {
