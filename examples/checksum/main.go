@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -100,11 +101,24 @@ func sums(ctx context.Context, tree fs.FS, readers int, out io.Writer) error {
 		if j.err != nil {
 			return fmt.Errorf("%s: %w", j.name, j.err)
 		}
-		if _, err := fmt.Fprintf(out, "%s  %s\n", hex.EncodeToString(j.sum), j.name); err != nil {
+		if _, err := io.WriteString(out, line(j.sum, j.name)); err != nil {
 			return err
 		}
 	}
 	return walked // order is closed after walked was set
+}
+
+// escapes are how sha256sum writes characters that would end a line, and the backslash.
+var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+
+// line returns the line of a file. A backslash before it says that the name is escaped.
+func line(sum []byte, name string) string {
+	escaped := escapes.Replace(name)
+	mark := ""
+	if escaped != name {
+		mark = `\`
+	}
+	return mark + hex.EncodeToString(sum) + "  " + escaped + "\n"
 }
 
 // walk sends each file to the printer and then to the readers.

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,6 +47,39 @@ func TestChecksum(t *testing.T) {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q: no error", args)
 		}
+	}
+}
+
+// TestNamesOfLines compares the lines of names that could be taken for other lines with those of
+// sha256sum, which must also accept them.
+func TestNamesOfLines(t *testing.T) {
+	program, err := exec.LookPath("sha256sum")
+	if err != nil {
+		t.Skip("needs the program sha256sum (Debian: coreutils)")
+	}
+	dir := t.TempDir()
+	forged := fmt.Sprintf("a\n%x  other", sha256.Sum256(nil))
+	names := []string{"plain", " spaces ", `back\slash`, `\n`, forged, "return\r", "*"}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Skipf("a file system without such names: %v", err)
+		}
+	}
+	slices.Sort(names)
+	ask := exec.Command(program, append([]string{"--"}, names...)...)
+	ask.Dir = dir
+	want, err := ask.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{dir}, &out); err != nil || out.String() != string(want) {
+		t.Errorf("%v\n%s\nsha256sum:\n%s", err, &out, want)
+	}
+	check := exec.Command(program, "--check", "--strict")
+	check.Dir, check.Stdin = dir, &out
+	if said, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
 
