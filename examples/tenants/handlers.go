@@ -38,6 +38,9 @@ func (s *service) routes() http.Handler {
 // put stores the request's body, which is durable before the answer is sent.
 func (s *service) put(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil && !isTooLarge(err) {
+		err = errBody
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -101,13 +104,16 @@ func (s *service) do(r *http.Request, create bool, work func(context.Context, *d
 	return s.store.with(ctx, r.PathValue("tenant"), create, func(d *database) error { return work(ctx, d) })
 }
 
-var errNumber = errors.New("an item is named by its number")
+var (
+	errNumber = errors.New("an item is named by its number")
+	errBody   = errors.New("the item did not arrive whole")
+)
 
 // fail answers with an error. Internal errors are logged and not sent to the client.
 func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {
-	case errors.Is(err, errName), errors.Is(err, errNumber):
+	case errors.Is(err, errName), errors.Is(err, errNumber), errors.Is(err, errBody):
 		code = http.StatusBadRequest
 	case errors.Is(err, errMissing), errors.Is(err, sql.ErrNoRows):
 		code = http.StatusNotFound

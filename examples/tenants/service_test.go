@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,6 +88,33 @@ func TestItemsSurviveARestart(t *testing.T) {
 				t.Errorf("asking for a tenant made its database: %v", err)
 			}
 		})
+	}
+}
+
+// A client that ends in the middle of an item is told so, and is no error of the service.
+func TestItemThatDoesNotArrive(t *testing.T) {
+	var logged bytes.Buffer
+	k, end := serve(t, config{dir: t.TempDir(), vfs: "default"})
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	c, err := net.Dial("tcp", k.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(ringtest.Patience))
+	if _, err := io.WriteString(c, "POST /tenants/alice/items HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || res.StatusCode != http.StatusBadRequest {
+		t.Errorf("%v, %v", res, err)
+	}
+	want(t, k, "GET", "/tenants/alice", "", 404, "")
+	end()
+	if logged.Len() > 0 {
+		t.Errorf("logged: %s", &logged)
 	}
 }
 
