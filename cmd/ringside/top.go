@@ -21,6 +21,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -220,7 +222,7 @@ func (v *vars) read(ctx context.Context) (*reading, error) {
 	defer res.Body.Close()
 	var tree map[string]any
 	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<20)).Decode(&tree); err != nil || res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s has no variables of package expvar: %s", v.url, res.Status)
+		return nil, fmt.Errorf("%s has no variables of package expvar: %s", v.url, printable(res.Status))
 	}
 	r := &reading{at: time.Now(), numbers: map[string]float64{}, texts: map[string]string{}}
 	r.add("", tree)
@@ -286,12 +288,22 @@ func (v *vars) watch(ctx context.Context, out io.Writer, every time.Duration, co
 	}
 }
 
+// printable returns text of another program for one line of a terminal: control characters, which
+// the terminal would obey, are escaped as in Go.
+func printable(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
 // print writes a line for each variable.
 func (r *reading) print(w io.Writer, before *reading, all bool) {
 	shown := func(path string) bool { return all || !ofGo(path) }
 	for _, path := range slices.Sorted(maps.Keys(r.texts)) {
 		if shown(path) && r.texts[path] != "" {
-			fmt.Fprintf(w, "%s: %s\n", path, r.texts[path])
+			fmt.Fprintf(w, "%s: %s\n", printable(path), printable(r.texts[path]))
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -305,7 +317,7 @@ func (r *reading) print(w io.Writer, before *reading, all bool) {
 		if old, ok := before.numbers[path]; ok && old != r.numbers[path] {
 			rate = strconv.FormatFloat((r.numbers[path]-old)/seconds, 'f', 1, 64)
 		}
-		fmt.Fprintf(t, "%s\t%s\t  %s\n", strconv.FormatFloat(r.numbers[path], 'f', -1, 64), rate, path)
+		fmt.Fprintf(t, "%s\t%s\t  %s\n", strconv.FormatFloat(r.numbers[path], 'f', -1, 64), rate, printable(path))
 	}
 	_ = t.Flush() // to memory, so it does not fail
 	if _, published := r.numbers["memstats.Mallocs"]; published && !all {

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 // TestTop watches a server that counts its requests.
@@ -68,6 +70,44 @@ type onWrite func()
 func (f onWrite) Write(p []byte) (int, error) {
 	f()
 	return len(p), nil
+}
+
+// TestTopPrintsNoControls watches a program whose variables, and another whose answer, have control
+// characters: a terminal would obey them.
+func TestTopPrintsNoControls(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc(varsPath, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"title": "\u001b]0;owned\u0007", "lines": "a\nb", "\u001b[2Jcount\t": 1, "c1": "\u009b2J", "bytes": "` + "\x9b2J" + `", "plain": "\"é\" \\"}`))
+	})
+	good := httptest.NewServer(mux)
+	defer good.Close()
+	bad, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bad.Close()
+	go func() {
+		for {
+			c, err := bad.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 500 \x1b]0;owned\x07\r\nContent-Length: 0\r\n\r\n"))
+			_ = c.Close()
+		}
+	}()
+	for address, code := range map[string]int{good.Listener.Addr().String(): exitOK, bad.Addr().String(): exitFailure} {
+		var out bytes.Buffer
+		if got := run(t.Context(), []string{"top", address, "--count", "1", "--every", "1ms"}, &out, &out); got != code {
+			t.Errorf("exit %d\n%q", got, &out)
+		}
+		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || !utf8.Valid(out.Bytes()) {
+			t.Errorf("%q", &out)
+		}
+		if code == exitOK && !strings.Contains(out.String(), "plain: \"é\" \\\n") {
+			t.Errorf("%q", &out)
+		}
+	}
 }
 
 func TestTopRefuses(t *testing.T) {
