@@ -112,7 +112,7 @@ func replayLog(w io.Writer, dir string, asJSON bool) error {
 	if err := printLog(w, r, asJSON, "replayed"); err != nil {
 		return err
 	}
-	if len(r.Refused) > 0 {
+	if len(r.Refused) > 0 || len(r.Skipped) > 0 {
 		return exitStatus(exitFailure)
 	}
 	return nil

@@ -120,6 +120,25 @@ func TestLogInspectAndReplay(t *testing.T) {
 	}
 }
 
+// TestLogReplayOfDeletedDatabase replays a log of which one database was deleted: its commits cannot
+// be replayed, as verify has said.
+func TestLogReplayOfDeletedDatabase(t *testing.T) {
+	dir := crashedLog(t)
+	for _, name := range []string{"a.db", "a.db-wal"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"verify", "replay"} {
+		if code, out, errs := logCommand(t, name, dir); code != exitFailure || !strings.Contains(out, "a.db-wal, 3 commits: ") {
+			t.Errorf("%s: exit %d, %s%s", name, code, out, errs)
+		}
+	}
+	if n := logRows(t, dir, "b.db"); n != 3 {
+		t.Errorf("%d rows in the other database", n)
+	}
+}
+
 func TestLogSalvage(t *testing.T) {
 	dir := crashedLog(t)
 	log := filepath.Join(dir, "ringside-wal.log")
