@@ -16,9 +16,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ringside-io/ringside/internal/cli"
 )
 
 // Exit codes.
@@ -94,6 +95,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // newRootCmd assembles the command line. Each subcommand is one file with one constructor.
 func newRootCmd() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "ringside",
 		Short: "What io_uring does for Go programs on this machine",
@@ -106,8 +108,14 @@ func newRootCmd() *cobra.Command {
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          showHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version {
+				return writeVersion(cmd.OutOrStdout())
+			}
+			return showHelp(cmd, args)
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version, as 'ringside version' does")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newSoakCmd(), newTopCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	root.SetHelpCommand(newHelpCmd())
@@ -232,6 +240,11 @@ func shortPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
+func writeVersion(w io.Writer) error {
+	_, err := io.WriteString(w, cli.Own().Line("ringside"))
+	return err
+}
+
 // newVersionCmd returns "ringside version".
 func newVersionCmd() *cobra.Command {
 	var asJSON bool
@@ -241,20 +254,14 @@ func newVersionCmd() *cobra.Command {
 		Example: "  ringside version\n  ringside version --json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			build := hostinfo.Build()
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
-					"ringside": build.Version, "commit": build.Commit,
-					"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				})
+			if !asJSON {
+				return writeVersion(cmd.OutOrStdout())
 			}
-			commit := ""
-			if build.Commit != "" {
-				commit = " commit " + build.Commit
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ringside %s%s %s %s/%s\n",
-				build.Version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			source := cli.Own()
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+				"ringside": source.Version, "commit": source.Commit,
+				"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -94,6 +94,8 @@ func TestArguments(t *testing.T) {
 		{"bench file --help", exitOK, "Examples"},
 		{"version", exitOK, "ringside"},
 		{"version --json", exitOK, `"go":`},
+		{"--version", exitOK, "ringside"},
+		{"--version extra", exitUsage, `"extra"`},
 		{"bnch", exitUsage, "did you mean bench?"},
 		{"bench fil", exitUsage, "did you mean file?"},
 		{"bench --pairs many", exitUsage, `--pairs "many": must be a number`},

@@ -27,6 +27,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/cli"
 )
 
 var (
@@ -544,7 +546,7 @@ func newResults() *results {
 	h := map[string]any{
 		"time": time.Now().UTC().Format(time.RFC3339), "os": runtime.GOOS, "arch": runtime.GOARCH,
 		"kernel": first("/proc/sys/kernel/osrelease", ""), "cpu": first("/proc/cpuinfo", "model name"),
-		"cores": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "go": runtime.Version(), "ringside": "(devel)",
+		"cores": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "go": runtime.Version(), "ringside": cli.Own().Version, "commit": cli.Own().Commit,
 		"verified": true, "seed": 0, "pairs": *pairs, "duration_ms": float64(duration.Milliseconds()),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -555,18 +557,6 @@ func newResults() *results {
 			}
 		}
 		h["peers"] = peers
-		var dirty string
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				h["commit"] = s.Value[:12]
-			}
-			if s.Key == "vcs.modified" && s.Value == "true" {
-				dirty = "-dirty"
-			}
-		}
-		if c, ok := h["commit"].(string); ok {
-			h["commit"] = c + dirty
-		}
 	}
 	return &results{Schema: 3, Host: h, Notes: []string{
 		"three nodes are three processes on one machine and one disk; cpu_us_per_op is of all processes of a system",

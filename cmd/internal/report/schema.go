@@ -48,7 +48,9 @@ type Host struct {
 	Verified bool   `json:"verified"`
 	Go       string `json:"go"`
 	Ringside string `json:"ringside"`
-	Commit   string `json:"commit,omitempty"`
+	// Commit is the one from which the program was built, with "-dirty" if the tree had changes, as
+	// package cli finds it.
+	Commit string `json:"commit,omitempty"`
 	// Backend is the mechanism that ringside chose, and Reason is the reason.
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"backend_reason,omitempty"`

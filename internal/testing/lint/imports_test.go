@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"internal/abi":         {},
 	"internal/sys":         {"internal/abi"},
 	"internal/probe":       {"internal/sys"},
+	"internal/cli":         {},
 	"internal/inflight":    {},
 	"internal/fdlock":      {},
 	"internal/groupcommit": {},

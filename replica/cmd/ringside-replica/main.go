@@ -24,6 +24,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/cli"
 	"github.com/ringside-io/ringside/replica"
 )
 
@@ -38,8 +39,9 @@ Commands:
   verify -dir DIR                       compare the pages of all databases on all nodes
   backup -dir DIR TO                    write all databases into an empty directory
   restore -dir DIR FROM                 create the databases of a backup; DIR is the leader's
+  version                               print the version
 
-DIR is the directory of a node that runs. All commands but run reach it by the socket
+DIR is the directory of a node that runs. All commands but run and version reach it by the socket
 "control" in it, so they run on its machine, as its user. "COMMAND -h" shows the flags.
 
 Exit status: 0 success, 1 failure, 2 a wrong command line, 130 interrupted.
@@ -68,23 +70,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		return exitUsage
 	}
-	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		fmt.Fprint(stdout, usage)
-		return exitOK
-	}
-	var err error
-	switch command := args[0]; command {
-	case "run":
-		err = runNode(ctx, args[1:], stdout)
-	case "status", "add", "remove", "transfer", "verify", "backup", "restore":
-		err = ask(ctx, command, args[1:], stdout)
-	default:
-		err = fmt.Errorf("unknown command %q: %w", command, errUsage)
-	}
+	err := execute(ctx, args[0], args[1:], stdout)
 	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, flag.ErrHelp):
+	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "ringside-replica: interrupted")
@@ -95,6 +83,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+func execute(ctx context.Context, command string, args []string, stdout io.Writer) (err error) {
+	switch command {
+	case "help", "-h", "--help":
+		_, err = io.WriteString(stdout, usage)
+		return err
+	case "version", "-version", "--version":
+		_, err = io.WriteString(stdout, cli.Own().Line("ringside-replica"))
+		return err
+	case "run":
+		return runNode(ctx, args, stdout)
+	case "status", "add", "remove", "transfer", "verify", "backup", "restore":
+		return ask(ctx, command, args, stdout)
+	}
+	return fmt.Errorf("unknown command %q: %w", command, errUsage)
 }
 
 // parse parses flags; help goes to stdout.

@@ -442,7 +442,7 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %d, %s", line, code, errs)
 		}
 	}
-	for _, line := range []string{"-h", "help", "run -h", "status -h"} {
+	for _, line := range []string{"-h", "help", "run -h", "status -h", "version", "--version"} {
 		if code, out, errs := command(strings.Fields(line)...); code != exitOK || out == "" || errs != "" {
 			t.Errorf("%q: %d, %q, %q", line, code, out, errs)
 		}
