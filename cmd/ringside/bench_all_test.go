@@ -72,9 +72,7 @@ func TestAllSuites(t *testing.T) {
 		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
 	}
 	var out, errs bytes.Buffer
-	cmd := newRootCmd()
-	cmd.SetOut(&out)
-	cmd.SetErr(&errs)
+	cmd := newRootCmd(&out, &errs)
 	if err := printRun(cmd, run, false, nil, printed); err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,7 @@ func TestPartialRunIsLabelled(t *testing.T) {
 		partial bool
 	}{{nil, false}, {context.Canceled, true}} {
 		var stdout, stderr bytes.Buffer
-		cmd := newRootCmd()
-		cmd.SetOut(&stdout)
-		cmd.SetErr(&stderr)
+		cmd := newRootCmd(&stdout, &stderr)
 		if err := printRun(cmd, run, false, tc.err, &warnings{out: cmd.ErrOrStderr()}); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestWordsAreInTheHelp(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRootCmd())
+	visit(newRootCmd(io.Discard, io.Discard))
 	if seen < 30 {
 		t.Errorf("only %d words were found", seen)
 	}

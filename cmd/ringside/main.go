@@ -5,6 +5,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,12 +53,14 @@ func untilSignal() context.Context {
 
 // run executes the command line and returns the exit code. Errors go to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRootCmd()
+	out := cli.NewOutput(stdout)
+	root := newRootCmd(out, stderr)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	var status exitStatus
+	if err == nil || errors.As(err, &status) { // another error is printed instead
+		err = cmp.Or(out.Err(), err)
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -94,7 +98,7 @@ func (e usageError) Unwrap() error { return e.err }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // newRootCmd assembles the command line. Each subcommand is one file with one constructor.
-func newRootCmd() *cobra.Command {
+func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use:   "ringside",
@@ -110,12 +114,15 @@ func newRootCmd() *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if version {
-				return writeVersion(cmd.OutOrStdout())
+				return writeVersion(stdout)
 			}
 			return showHelp(cmd, args)
 		},
 	}
 	root.Flags().BoolVar(&version, "version", false, "print the version, as 'ringside version' does")
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetHelpFunc(writeHelp(root.HelpFunc()))
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newServeCmd(), newSoakCmd(), newTopCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	root.SetHelpCommand(newHelpCmd())
@@ -127,6 +134,19 @@ func newRootCmd() *cobra.Command {
 	}
 	completeRest(root)
 	return root
+}
+
+// writeHelp returns a help function that writes the text of another one at once. The one of cobra would
+// print an error of a write, which run does.
+func writeHelp(help func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(cmd *cobra.Command, args []string) {
+		var text bytes.Buffer
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		defer cmd.SetOut(out)
+		help(cmd, args)
+		_, _ = out.Write(text.Bytes())
+	}
 }
 
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"expvar"
 	"io"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,6 +170,33 @@ func TestArguments(t *testing.T) {
 		}
 		if code != tc.code || !strings.Contains(said, tc.says) || silent != "" {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// TestFullOutput: a command whose output is lost fails.
+func TestFullOutput(t *testing.T) {
+	result := filepath.Join(t.TempDir(), "r.json")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("the system has no /dev/full")
+	}
+	defer full.Close()
+	if r := runProgram(t, tiny(t.TempDir(), "--json", result)...); r.code != exitOK {
+		t.Fatalf("bench: exit %d, %s", r.code, r.stderr)
+	}
+	counters := httptest.NewServer(expvar.Handler())
+	defer counters.Close()
+	for _, args := range []string{
+		"", "--help", "--version", "help", "help bench file", "bench --help", "completion", "completion bash", "completion zsh",
+		"completion fish", "completion powershell", "log", "log --help", "probe", "probe --json", "version", "version --json", "report " + result, "report --json " + result,
+		"report --html - " + result, "compare " + result + " " + result, "__complete bench ",
+		"serve . --addr 127.0.0.1:0", "serve . --addr 127.0.0.1:0 --json", "top --every 1ms " + counters.URL,
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(args), full, &stderr)
+		if code != exitFailure || !strings.Contains(stderr.String(), "ringside: write /dev/full: ") {
+			t.Errorf("%q: exit %d, stderr %q", args, code, &stderr)
 		}
 	}
 }

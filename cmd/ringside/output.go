@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/ringside-io/ringside/internal/cli"
 )
 
 // outputFile is a result file that keeps its old content until there is a new one. A nil
@@ -116,6 +118,9 @@ func (o *outputFile) close() error {
 
 // isTerminal reports whether w is a terminal that understands control sequences.
 func isTerminal(w io.Writer) bool {
+	if out, ok := w.(*cli.Output); ok {
+		w = out.Unwrap()
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -33,7 +34,7 @@ func TestPackaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{strings.Fields(string(line[1])), fromImage} {
-		cmd, rest, err := newRootCmd().Find(args)
+		cmd, rest, err := newRootCmd(io.Discard, io.Discard).Find(args)
 		if err != nil || cmd.Name() != "serve" {
 			t.Fatalf("%q: %v", args, err)
 		}

@@ -210,12 +210,13 @@ func (f *serveFlags) announce(out io.Writer, dir string, addr net.Addr) error {
 	if f.json {
 		return json.NewEncoder(out).Encode(s)
 	}
-	fmt.Fprintf(out, "%s is served on %s\nsockets: %s\nfiles: %s\n", s.Dir, s.URL,
+	text := fmt.Sprintf("%s is served on %s\nsockets: %s\nfiles: %s\n", s.Dir, s.URL,
 		because(s.Sockets, s.SocketsReason), because(s.Files, s.FilesReason))
 	if s.TLS != "" {
-		fmt.Fprintf(out, "tls: %s\n", because(s.TLS, s.TLSReason))
+		text += fmt.Sprintf("tls: %s\n", because(s.TLS, s.TLSReason))
 	}
-	return nil
+	_, err := io.WriteString(out, text)
+	return err
 }
 
 func because(name, reason string) string {

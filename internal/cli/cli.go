@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package cli has what the commands of this repository share: the version that they print and record.
+// Package cli has what the commands of this repository share: the version that they print and
+// record, and a standard output whose errors are not lost.
 package cli
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,4 +91,38 @@ func checkout() string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// Output is a standard output that keeps the first error. What prints help, tables or lines may ignore
+// the errors of its writes: the command ends with [Output.Err]. Write and Err may be called concurrently.
+type Output struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// NewOutput returns an Output that writes to w.
+func NewOutput(w io.Writer) *Output { return &Output{w: w} }
+
+// Unwrap returns the writer below, such as the file that may be a terminal.
+func (o *Output) Unwrap() io.Writer { return o.w }
+
+// Write writes to the writer below, also after an error.
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = err
+		}
+	}
+	return n, err
+}
+
+// Err returns the first error of a write, nil if there was none.
+func (o *Output) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }

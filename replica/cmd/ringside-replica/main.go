@@ -70,9 +70,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		return exitUsage
 	}
-	err := execute(ctx, args[0], args[1:], stdout)
+	out := cli.NewOutput(stdout)
+	err := execute(ctx, args[0], args[1:], out)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		err = out.Err()
+	}
 	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	case err == nil:
 		return exitOK
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "ringside-replica: interrupted")

@@ -442,9 +442,18 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %d, %s", line, code, errs)
 		}
 	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
 	for _, line := range []string{"-h", "help", "run -h", "status -h", "version", "--version"} {
 		if code, out, errs := command(strings.Fields(line)...); code != exitOK || out == "" || errs != "" {
 			t.Errorf("%q: %d, %q, %q", line, code, out, errs)
+		}
+		var errs buffer
+		if code := run(t.Context(), strings.Fields(line), full, &errs); code != exitFailure || !strings.Contains(errs.String(), "write /dev/full") {
+			t.Errorf("%q to a full disk: %d, %q", line, code, errs.String())
 		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
