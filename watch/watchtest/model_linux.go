@@ -81,8 +81,16 @@ func (m *model) run(steps int) {
 func (m *model) note(format string, args ...any) { m.log = append(m.log, fmt.Sprintf(format, args...)) }
 
 func (m *model) open() *end {
-	a, b := m.pair()
+	a, b := m.connected()
 	return &end{fd: a, peer: b}
+}
+
+// connected opens a pair of sockets or a pipe, of which the reading end is watched.
+func (m *model) connected() (watched, peer int) {
+	if m.rng.IntN(3) == 0 {
+		return m.pipe()
+	}
+	return m.pair()
 }
 
 // step makes one change.
@@ -169,7 +177,7 @@ func (m *model) reopen(e *end) {
 	if e.on && early {
 		m.ok(m.w.Remove(e.fd))
 	}
-	a, b := m.pair()
+	a, b := m.connected()
 	m.replace(e.fd, a)
 	if !e.peerGone {
 		m.shut(e.peer)
@@ -215,11 +223,17 @@ func (m *model) settle() {
 		}
 	}
 	const turns = 100
-	calm := 0
+	calm, changes := 0, m.rng.IntN(4)
 	for range turns {
-		for _, ev := range m.turn(0) {
+		_, err := m.w.Poll(0, func(ev watch.Event) {
 			m.reported(ev)
-		}
+			if changes > 0 && m.rng.IntN(2) == 0 {
+				changes--
+				m.change()
+				calm = -1
+			}
+		})
+		m.ok(err)
 		for _, e := range m.ends {
 			m.late(e)
 		}
@@ -238,6 +252,14 @@ func (m *model) settle() {
 	for _, e := range m.ends {
 		e.may = false // all earlier events are settled
 	}
+}
+
+// change makes a change in a callback, to the end that is reported or to any other.
+func (m *model) change() {
+	e := m.ends[m.rng.IntN(len(m.ends))]
+	m.note("in the callback:")
+	m.step(e)
+	e.turns = -1 // the turn in progress may have been too early to find it
 }
 
 // late counts the turns in which a report of an end is missing.
