@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	slash := strings.HasSuffix(r.URL.Path, "/")
 	switch {
 	case f.dir && !slash && name != ".":
-		redirect(w, r, relative(path.Base(name))+"/")
+		redirect(w, r, relative(path.Base(r.URL.Path))+"/") // the base may be a dot
 	case f.dir:
 		h.directory(w, r, name, f)
 	case slash:

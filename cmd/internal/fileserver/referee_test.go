@@ -184,7 +184,7 @@ func TestLikeFileServer(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/small.txt", "/empty.txt", "/long.bin", "/limit.jpg", "/noext", "/sp%C3%A4te.css", "/sub/", "/sub", "/sub?q=1", "/sub/index.html", "/a%20b%3F.txt",
-		"/small.txt/", "/small.txt/?q=1", "/sub/deeper/file.json", "/sub/deeper", "/sub/../small.txt", "/sub%2Fdeeper%2ffile.json", "//small.txt", "/./sub/./", "/nothing", "/nothing/",
+		"/small.txt/", "/small.txt/?q=1", "/sub/deeper/file.json", "/sub/deeper", "/sub/../small.txt", "/sub%2Fdeeper%2ffile.json", "//small.txt", "/./sub/./", "/sub/.", "/sub/deeper/..", "/nothing", "/nothing/",
 		"/small.txt/below", "/" + strings.Repeat("x", 200),
 	} {
 		headers := []http.Header{nil, fields("Range: bytes=3-7"), fields("If-Modified-Since: " + date), fields("If-None-Match: *")}
