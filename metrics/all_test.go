@@ -26,6 +26,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -505,3 +506,18 @@ type badText struct{}
 
 func (badText) Stats() watch.Stats             { return watch.Stats{} }
 func (badText) Backend() (name, reason string) { return "epoll", "because of \xff" }
+
+// TestPromlint lets the linter of Prometheus judge the names, kinds and descriptions.
+func TestPromlint(t *testing.T) {
+	set := metrics.NewSet()
+	load(t, set)
+	reg := prometheus.NewPedanticRegistry()
+	check(t, reg.Register(prom.Collector(set)))
+	families, err := reg.Gather()
+	check(t, err)
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	check(t, err)
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
