@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 
@@ -60,6 +61,9 @@ func (in *inbox) close() error {
 // take serves one request.
 func (in *inbox) take(c net.Conn) {
 	err := in.keep(c)
+	if err == nil {
+		err = in.syncNames()
+	}
 	answer := "kept\n"
 	if err != nil {
 		answer = fmt.Sprintf("refused: %v\n", err)
@@ -91,6 +95,18 @@ func (in *inbox) keep(c net.Conn) (err error) {
 		return err
 	}
 	return in.root.Rename(part, name)
+}
+
+// syncNames makes the names of files durable: a power cut could take the rename of a durable file.
+func (in *inbox) syncNames() error {
+	if runtime.GOOS == "windows" { // which cannot sync a directory
+		return nil
+	}
+	dir, err := in.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // A name is one path element and does not begin with a dot.

@@ -7,9 +7,9 @@
 //	{ printf 'report.pdf %s\n' "$(stat -c %s report.pdf)"; cat report.pdf; } | nc -N 127.0.0.1 7788
 //
 // A request is a line with name and length, then the content. The answer is a line,
-// "kept" or the reason for a refusal. It shows operations of package reactor on a
-// connection's descriptor, a Root that confines all paths, and files that appear whole or
-// not at all. Without io_uring it copies the bytes.
+// "kept", when the file and its name are durable, or the reason for a refusal. It shows
+// operations of package reactor on a connection's descriptor, a Root that confines all paths,
+// and files that appear whole or not at all. Without io_uring it copies the bytes.
 package main
 
 import (
