@@ -38,11 +38,15 @@ func main() {
 }
 
 // untilSignal returns a context that ends with the first signal, which requests an orderly
-// shutdown. The second signal has its default effect.
+// shutdown. The second signal has its default effect. A SIGHUP that is ignored stays ignored: nohup
+// has started the program.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		<-signals
 		signal.Stop(signals)

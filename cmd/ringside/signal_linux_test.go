@@ -104,6 +104,42 @@ func gone(pid int) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || bytes.HasPrefix(state, []byte(" Z"))
 }
 
+// TestNohup starts a server by nohup(1), which ignores SIGHUP: the end of a terminal does not end the
+// server.
+func TestNohup(t *testing.T) {
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip("needs the program nohup (Debian: coreutils)")
+	}
+	dir := t.TempDir()
+	r := &running{cmd: program(t, "serve", dir, "--addr", "127.0.0.1:0", "--json")}
+	r.cmd.Path, r.cmd.Args = nohup, append([]string{nohup}, r.cmd.Args...)
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	r.cmd.Stdout, r.cmd.Stderr, r.out = writer, &r.stderr, reader
+	err = r.cmd.Start()
+	_ = writer.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves(t, r, "")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "SigIgn:")
+	mask, err := strconv.ParseUint(strings.Fields(after)[0], 16, 64)
+	if err != nil || mask&(1<<(syscall.SIGHUP-1)) == 0 {
+		t.Errorf("ignored signals: %#x, %v", mask, err)
+	}
+	if err := errors.Join(r.cmd.Process.Signal(syscall.SIGHUP), r.cmd.Process.Signal(syscall.SIGTERM), r.cmd.Wait()); err != nil {
+		t.Errorf("%v\n%s", err, &r.stderr)
+	}
+}
+
 func TestSignalsCleanUp(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
