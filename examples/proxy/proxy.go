@@ -93,7 +93,8 @@ func (p *proxy) pass(client net.Conn) {
 }
 
 // copyTo copies until the end of a stream and forwards the end. After an error it closes
-// both connections, because no direction can continue.
+// both connections, because no direction can continue. A TLS client gets no close_notify then,
+// which would tell it that the stream is complete.
 func copyTo(to, from net.Conn, bytes *atomic.Int64) {
 	n, err := io.Copy(to, from)
 	bytes.Add(n)
@@ -101,7 +102,12 @@ func copyTo(to, from net.Conn, bytes *atomic.Int64) {
 		err = to.(interface{ CloseWrite() error }).CloseWrite()
 	}
 	if err != nil {
-		_, _ = to.Close(), from.Close()
+		for _, c := range []net.Conn{to, from} {
+			if secure, ok := c.(*tls.Conn); ok {
+				c = secure.NetConn()
+			}
+			_ = c.Close()
+		}
 	}
 }
 

@@ -381,6 +381,53 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+// TestTLSOfABrokenStream has the backend fail in the middle of its answer: the client must not take
+// what it got for the whole.
+func TestTLSOfABrokenStream(t *testing.T) {
+	eachWay(t, func(t *testing.T, c config) {
+		if c.callbacks {
+			t.Skip("-callbacks has no TLS: see TestOptions")
+		}
+		a, _ := listen(t, func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 1))
+			_, _ = io.WriteString(c, "half")
+			_ = c.(*net.TCPConn).SetLinger(0) // Close resets the connection
+		})
+		dir := t.TempDir()
+		c.backends, c.cert, c.key = a, filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+		roots := certificate(t, c.cert, c.key)
+		_, address, _ := start(t, c)
+		wire := &recorder{Conn: dial(t, address)}
+		client := tls.Client(wire, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13})
+		if _, err := client.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(client) // crypto/tls does not report that close_notify is missing
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q, %v", got, err)
+		}
+		last := 0 // the length of the last record
+		for rest := wire.in.Bytes(); len(rest) >= 5; rest = rest[min(5+last, len(rest)):] {
+			last = int(rest[3])<<8 | int(rest[4])
+		}
+		if last == 2+1+16 { // an alert, its type and the tag of TLS 1.3
+			t.Errorf("%q, and then close_notify", got)
+		}
+	})
+}
+
+// recorder keeps what was read.
+type recorder struct {
+	net.Conn
+	in bytes.Buffer
+}
+
+func (r *recorder) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	r.in.Write(p[:n])
+	return n, err
+}
+
 // certificate makes a pair for localhost and returns what trusts it.
 func certificate(t *testing.T, cert, key string) *x509.CertPool {
 	t.Helper()
