@@ -3,6 +3,7 @@
 package watchtest
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,7 +16,10 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // mutants wait most of the time, in processes of their own
+	os.Exit(ringtest.Main(m))
+}
 
 // envMutant names the faulty watcher that a child process tests.
 const envMutant = "RINGSIDE_TEST_MUTANT"
