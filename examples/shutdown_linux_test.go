@@ -5,6 +5,7 @@ package examples
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -58,13 +59,9 @@ var busy = []struct {
 	{name: "upload", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: halfUpload, left: nothingLeft},
 }
 
-// TestSignals ends each example while it works: the code is right, nothing is left, and
-// it is over within the second that the log tells here, and soon anywhere.
-func TestSignals(t *testing.T) {
-	ringtest.NeedTree(t)
-	if testing.Short() {
-		t.Skip("builds all programs")
-	}
+// buildAll builds all programs of busy and returns their directory.
+func buildAll(t *testing.T) string {
+	t.Helper()
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin+"/")
 	for _, b := range busy {
@@ -73,6 +70,51 @@ func TestSignals(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return bin
+}
+
+// TestBadOptions starts each server with an argument, such as an address without its option, and with
+// values that it cannot use: it says so, and ends with code 2.
+func TestBadOptions(t *testing.T) {
+	ringtest.NeedTree(t)
+	if testing.Short() {
+		t.Skip("builds all programs")
+	}
+	bin := buildAll(t)
+	lines := []string{"restart -drain -1s", "echo-watch -idle 0s", "http-watch -idle -1s", "redis -idle 0s", "redis -max-memory 0", "upload -max -1"}
+	for _, b := range busy {
+		if len(b.args) > 1 && b.args[0] == "-addr" {
+			lines = append(lines, b.name+" 127.0.0.1:0")
+		}
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel() // a server that takes the options runs until the context ends
+			words := strings.Fields(line)
+			args := append(words[1:], "-addr", "127.0.0.1:0")
+			if words[1][0] != '-' { // flags end at the first argument
+				args = []string{"-addr", "127.0.0.1:0", words[1]}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), ringtest.Patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, filepath.Join(bin, words[0]), args...)
+			cmd.Dir = t.TempDir()
+			said, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.HasPrefix(string(said), words[0]+": ") {
+				t.Errorf("exit %d, %s", code, said)
+			}
+		})
+	}
+}
+
+// TestSignals ends each example while it works: the code is right, nothing is left, and
+// it is over within the second that the log tells here, and soon anywhere.
+func TestSignals(t *testing.T) {
+	ringtest.NeedTree(t)
+	if testing.Short() {
+		t.Skip("builds all programs")
+	}
+	bin := buildAll(t)
 	for _, b := range busy {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(b.name+"/"+sig.String(), func(t *testing.T) {

@@ -14,13 +14,16 @@ import (
 	"flag"
 	"log"
 	"time"
+
+	"github.com/ringside-io/ringside/examples/internal/options"
 )
 
 func main() {
 	log.SetFlags(0)
 	addr := flag.String("addr", "127.0.0.1:7007", "where to listen")
 	idle := flag.Duration("idle", time.Minute, "how long a connection may do nothing")
-	flag.Parse()
+	options.Parse()
+	options.Require(*idle > 0, "-idle %v: must be more than 0", *idle)
 	if err := serve(*addr, *idle); err != nil {
 		log.Fatal("echo-watch: ", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/examples/internal/accept"
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -30,7 +31,7 @@ const grace = 800 * time.Millisecond
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:7777", "where to listen")
-	flag.Parse()
+	options.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := unet.Listen("tcp", *addr) // was: net.Listen

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/examples/http-watch/server"
+	"github.com/ringside-io/ringside/examples/internal/options"
 )
 
 func main() {
@@ -26,7 +27,8 @@ func main() {
 	var c server.Config
 	flag.StringVar(&c.Addr, "addr", "127.0.0.1:8080", "where to listen")
 	flag.DurationVar(&c.Idle, "idle", 30*time.Second, "how long a connection may go without an answer")
-	flag.Parse()
+	options.Parse()
+	options.Require(c.Idle > 0, "-idle %v: must be more than 0", c.Idle)
 	if err := serve(c); err != nil {
 		log.Fatal("http-watch: ", err)
 	}

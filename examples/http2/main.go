@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -38,7 +39,7 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8443", "where to listen")
 	cert := flag.String("cert", "", "certificate `file` in PEM (default: one made for localhost)")
 	key := flag.String("key", "", "its key `file` in PEM")
-	flag.Parse()
+	options.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := listenAndServe(ctx, *addr, *cert, *key); err != nil {

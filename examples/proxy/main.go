@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/examples/internal/handover"
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/unet"
 )
@@ -73,11 +74,7 @@ func main() {
 		return err
 	})
 	flag.BoolVar(&c.callbacks, "callbacks", false, "serve the connections by callbacks: less processor time for small messages, no splice, no TLS")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "proxy: unexpected argument %q: everything is set by options, see -h\n", flag.Arg(0))
-		os.Exit(2)
-	}
+	options.Parse()
 	if err := run(&c); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(1)

@@ -29,6 +29,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/unet/event"
 )
 
@@ -41,7 +42,9 @@ func main() {
 	mode := flag.String("mode", "auto", "auto, io_uring, epoll or net: see event.Mode")
 	most := flag.Int64("max-memory", 256<<20, "how many bytes of keys and values to hold")
 	idle := flag.Duration("idle", 5*time.Minute, "how long a connection may go without a whole request")
-	flag.Parse()
+	options.Parse()
+	options.Require(*idle > 0, "-idle %v: must be more than 0", *idle)
+	options.Require(*most > 0, "-max-memory %d: must be more than 0", *most)
 	if err := serve(*addr, *mode, *most, *idle); err != nil {
 		log.Fatal("redis: ", err)
 	}

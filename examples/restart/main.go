@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/examples/internal/handover"
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -37,11 +38,8 @@ const grace = 800 * time.Millisecond
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen, unless the listener is inherited")
 	drain := flag.Duration("drain", 30*time.Second, "how long idle connections are kept after a restart")
-	flag.Parse()
-	if flag.NArg() > 0 || *drain < 0 {
-		fmt.Fprintln(os.Stderr, "restart: takes no arguments, only options, and -drain must not be negative: see -h")
-		os.Exit(2)
-	}
+	options.Parse()
+	options.Require(*drain >= 0, "-drain %v: must not be negative", *drain)
 	if err := run(*addr, *drain); err != nil {
 		fmt.Fprintln(os.Stderr, "restart:", err)
 		os.Exit(1)

@@ -308,24 +308,6 @@ func TestRestartThatFails(t *testing.T) {
 	restart(t, s.addr)
 }
 
-// TestBadOptions starts the server with options that it must refuse.
-func TestBadOptions(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"-drain", "-1s"}, {"127.0.0.1:0"}, {"-addr", "127.0.0.1:0", "more"}} {
-		cmd := exec.CommandContext(t.Context(), self, args...)
-		cmd.Env = append(os.Environ(), runEnv+"="+filepath.Join(t.TempDir(), "broken"))
-		timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		said, _ := cmd.CombinedOutput()
-		timer.Stop()
-		if code := cmd.ProcessState.ExitCode(); code != 2 || !bytes.HasPrefix(said, []byte("restart: ")) {
-			t.Errorf("%v: exit code %d, %s", args, code, said)
-		}
-	}
-}
-
 // TestEndDuringRestart ends the server while it waits for a new process: both end, long before the
 // time of the new process is over.
 func TestEndDuringRestart(t *testing.T) {

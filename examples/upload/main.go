@@ -24,6 +24,7 @@ import (
 	"syscall"
 
 	"github.com/ringside-io/ringside/examples/internal/accept"
+	"github.com/ringside-io/ringside/examples/internal/options"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/unet"
@@ -34,7 +35,8 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:7788", "where to listen")
 	dir := flag.String("dir", "inbox", "`directory` that takes the files")
 	most := flag.Int64("max", 1<<30, "the longest file in bytes")
-	flag.Parse()
+	options.Parse()
+	options.Require(*most >= 0, "-max %d: must not be negative", *most)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := listenAndServe(ctx, *addr, *dir, *most); err != nil {
