@@ -1563,7 +1563,7 @@ func (n *Node) cutLog() {
 // Member is a node of the cluster.
 type Member struct {
 	ID, Address string
-	Voter       bool // counts for majorities
+	Voter       bool // counts for majorities, see [Node.AddMember]
 }
 
 // Status is the state of a node.
@@ -1629,15 +1629,112 @@ func (n *Node) Meet(ctx context.Context, address string) (id string, err error) 
 	return answer.ID, c.Close()
 }
 
-// AddMember makes a node a member. It returns when the change is committed, and does not wait
-// until the node has caught up. The node counts for majorities at once: in a cluster of one node,
-// nothing is committed after AddMember until the new node answers. Call [Node.Meet] first to check
-// that it does. If the ID is already a member, AddMember changes its address. The leader must be
-// this node.
+// AddMember makes a node a member that counts for majorities. The leader must be this node.
+//
+// The node first becomes a member that does not vote: it gets the log and the databases, and counts for
+// nothing. When it has caught up, AddMember makes it a voter and returns. A round of catching up ends when
+// the node has what the leader had at its begin; the node has caught up after a round that is shorter than
+// Options.Election.
+//
+// If ctx ends while the node catches up, the error matches that of ctx and not ErrUncertain. The node stays a member that
+// does not vote, and goes on to catch up. A later AddMember completes the change, also on another leader:
+// if this node ceases to lead meanwhile, the error is a *NotLeaderError, or matches ErrUncertain.
+// If the ID is already a member, AddMember changes its address, and a voter stays one.
 func (n *Node) AddMember(ctx context.Context, id, address string) error {
-	return n.change(ctx, func(d time.Duration) raft.Future {
-		return n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, d)
-	})
+	for added := false; ; {
+		n.mu.RLock()
+		config := n.dirs.Config // raft refuses a change if another one came after it
+		n.mu.RUnlock()
+		m, known := n.member(id)
+		votes, change := true, n.raft.AddVoter
+		switch {
+		case known && m.Suffrage == raft.Voter:
+		case !known && added:
+			return removedMeanwhile(id)
+		case !known || string(m.Address) != address:
+			votes, change = false, n.raft.AddNonvoter
+		default:
+			added = true
+			if err := n.awaitMember(ctx, m); err != nil {
+				return err
+			}
+		}
+		err := n.change(ctx, func(d time.Duration) raft.Future {
+			return change(raft.ServerID(id), raft.ServerAddress(address), config, d)
+		})
+		if err == nil && votes {
+			return nil
+		}
+		added = added || err == nil
+		if errors.Is(err, errReconfigured) {
+			err = n.pause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func removedMeanwhile(id string) error {
+	return fmt.Errorf("replica: member %q was removed while it caught up", id)
+}
+
+// member returns a member of the latest configuration.
+func (n *Node) member(id string) (m raft.Server, ok bool) {
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil {
+		return m, false
+	}
+	members := f.Configuration().Servers
+	i := slices.IndexFunc(members, func(m raft.Server) bool { return string(m.ID) == id })
+	if i < 0 {
+		return m, false
+	}
+	return members[i], true
+}
+
+// awaitMember waits until a member that does not vote has caught up.
+func (n *Node) awaitMember(ctx context.Context, m raft.Server) error {
+	for {
+		begin, target := time.Now(), n.newest()
+		for {
+			has, err := n.wire.progress(ctx, m)
+			if err == nil && has >= target {
+				break
+			}
+			now, known := n.member(string(m.ID))
+			if !known {
+				return removedMeanwhile(string(m.ID))
+			} else if now != m {
+				return nil // by another call
+			}
+			if perr := n.pause(ctx); perr != nil && n.leader() != nil {
+				if err == nil {
+					err = fmt.Errorf("it has come to entry %d of %d", has, target)
+				}
+				return fmt.Errorf("replica: %q at %s is a member and does not vote yet, because it has not caught up: %w: %w", m.ID, m.Address, perr, err)
+			} else if perr != nil {
+				return perr
+			}
+		}
+		if time.Since(begin) < n.opts.Election {
+			return nil
+		}
+	}
+}
+
+// newest returns the index of the newest entry that this node has begun to apply. Commits are acknowledged while
+// their entries are being applied.
+func (n *Node) newest() uint64 { return max(n.began.Load(), n.applied.Load()) }
+
+// pause waits for a short time. It returns an error if this node does not lead, or ctx is done.
+func (n *Node) pause(ctx context.Context) error {
+	select {
+	case <-time.After(n.opts.Election / 20):
+	case <-ctx.Done():
+	case <-n.closing.Done():
+	}
+	return cmp.Or(n.writable(), ctx.Err())
 }
 
 // RemoveMember removes a node. The leader must be this node; it may remove itself.
@@ -1656,6 +1753,9 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 		}
 		var members []string
 		for _, m := range n.Status().Members {
+			if m.ID == id && !m.Voter {
+				return failed{fmt.Errorf("replica: member %q does not vote yet and cannot lead: add it again", id)}
+			}
 			if m.ID == id {
 				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Address))
 			}
@@ -1664,6 +1764,9 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 		return failed{fmt.Errorf("replica: %q is not a member of the cluster: its members are %q", id, members)}
 	})
 }
+
+// errReconfigured is in the error of a change of the members that another one came before.
+var errReconfigured = errors.New("replica: the members have changed")
 
 type failed struct{ err error }
 
@@ -1685,8 +1788,13 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 	}()
 	select {
 	case err := <-done:
-		if errors.Is(err, raft.ErrNotLeader) {
+		switch {
+		case errors.Is(err, raft.ErrNotLeader):
 			return n.notLeader()
+		case errors.Is(err, raft.ErrLeadershipLost):
+			return &UncertainError{Err: err}
+		case err != nil && strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no value for it
+			return fmt.Errorf("%w: %w", errReconfigured, err)
 		}
 		return err
 	case <-ctx.Done():

@@ -791,9 +791,18 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 	ctx, cancel := contextFor(t)
 	defer cancel()
 	must(t, c.leader().RemoveMember(ctx, id))
-	must(t, c.leader().AddMember(ctx, id, address))
+	leader := c.leader()
+	added := make(chan error, 1)
+	go func() { added <- leader.AddMember(ctx, id, address) }()
+	until(t, "it is a member", func() bool {
+		is, _ := standing(leader, id)
+		return is
+	})
 	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(1)")
 	member = c.start(id)
+	if err := <-added; err != nil { // the leader has changed
+		until(t, "it votes", func() bool { return c.leader().AddMember(ctx, id, address) == nil })
+	}
 	until(t, "the new directory of the member is recorded", func() bool { return recorded(id) == member.directory })
 	c.judge()
 	c.stop(c.followers()[1].ID())

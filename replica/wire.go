@@ -342,7 +342,7 @@ const (
 	kindTerm    = "term"
 )
 
-const wireVersion = 4
+const wireVersion = 5
 
 // hello begins each connection; welcome answers it.
 type hello struct {
@@ -621,6 +621,14 @@ type memberConn struct {
 	directory uint64
 }
 
+// ask sends a request and receives its answer.
+func (c memberConn) ask(r request, a *answer) error {
+	if err := send(c, r); err != nil {
+		return err
+	}
+	return receive(c, a)
+}
+
 // serveTerms answers each byte with the current term.
 func (w *wire) serveTerms(c net.Conn) {
 	var p [8]byte
@@ -641,19 +649,41 @@ func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time
 	defer cancel()
 	var p [8]byte
 	err := w.request(ctx, string(target), kindTerm, func(c memberConn) error {
-		if c.id != id {
-			return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
-		}
-		if err := w.node.recognize(string(id), c.directory); err != nil {
-			return err
-		}
 		_, err := c.Write(p[:1])
 		if err == nil {
 			_, err = io.ReadFull(c, p[:])
 		}
+		if err == nil {
+			err = w.is(c, id, target)
+		}
 		return err
 	})
 	return binary.LittleEndian.Uint64(p[:]), err
+}
+
+// is returns an error if the node at the other end of a connection is not a member, or has forgotten
+// what it acknowledged. It is called after an answer: an unused connection may be one to an earlier process.
+func (w *wire) is(c memberConn, id raft.ServerID, target raft.ServerAddress) error {
+	if c.id != id {
+		return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
+	}
+	return w.node.recognize(string(id), c.directory)
+}
+
+// progress asks a member for the index of the last entry that it has stored and applied.
+func (w *wire) progress(ctx context.Context, m raft.Server) (index uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	stop := context.AfterFunc(w.node.closing, cancel)
+	defer stop()
+	var a answer
+	err = w.request(ctx, string(m.Address), kindRequest, func(c memberConn) error {
+		if err := c.ask(request{Kind: askApplied}, &a); err != nil {
+			return err
+		}
+		return w.is(c, m.ID, m.Address)
+	})
+	return a.Index, err
 }
 
 // request runs f with a connection to a member that no other request uses, until ctx is done. It runs f
@@ -754,6 +784,8 @@ type answer struct {
 const (
 	askIndex = "index" // the index that a read must see; the leader answers
 	askSum   = "sum"   // the checksum of a database's pages, as they are in its files
+
+	askApplied = "applied" // the index of the last entry that the member has stored and applied
 )
 
 // requests answers requests until the connection ends.
@@ -768,9 +800,11 @@ func (w *wire) requests(c net.Conn) {
 		switch r.Kind {
 		case askIndex:
 			if err = w.node.verify(w.node.closing); err == nil {
-				// Commits are acknowledged while their entries are being applied.
-				a.Index = max(w.node.began.Load(), w.node.applied.Load())
+				a.Index = w.node.newest()
 			}
+		case askApplied:
+			// While the files of a snapshot are fetched, raft stores nothing and has not applied it.
+			a.Index = min(w.node.applied.Load(), w.node.raft.AppliedIndex())
 		case askSum:
 			a.Position, a.Sum, err = w.node.sumOf(r.Database)
 		default:
@@ -792,10 +826,7 @@ func (w *wire) ask(ctx context.Context, address string, r request) (a answer, er
 	ctx, cancel := w.bound(ctx, askTimeout)
 	defer cancel()
 	err = w.request(ctx, address, kindRequest, func(c memberConn) error {
-		if err := send(c, r); err != nil {
-			return err
-		}
-		return receive(c, &a)
+		return c.ask(r, &a)
 	})
 	if err == nil && a.Error != "" {
 		err = fmt.Errorf("replica: %s answered: %s", address, a.Error)

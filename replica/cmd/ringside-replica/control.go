@@ -141,8 +141,8 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
 }
 
-// reach returns an error if a node that is to be added does not answer at its address. A member counts
-// for majorities at once, so a wrong address may stop the cluster.
+// reach returns an error if a node that is to be added does not answer at its address. AddMember would wait for
+// it, and does not return the reason before it is interrupted.
 func reach(ctx context.Context, n *replica.Node, id, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -33,7 +33,8 @@ const usage = `Usage: ringside-replica COMMAND [flags] [arguments]
 Commands:
   run -id ID -dir DIR -listen ADDRESS   run a node until it is interrupted
   status -dir DIR                       show a node, and the members of its cluster
-  add -dir DIR ID ADDRESS               make a node a member; DIR is the leader's
+  add -dir DIR ID ADDRESS               make a node a member, and wait until it has caught up
+                                        and votes; DIR is the leader's
   remove -dir DIR ID                    remove a member; DIR is the leader's
   transfer -dir DIR [ID]                hand the leadership to a member; DIR is the leader's
   verify -dir DIR                       compare the pages of all databases on all nodes
@@ -251,7 +252,7 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case "status":
 		f.BoolVar(&asJSON, "json", false, "print JSON")
 	case "add":
-		f.BoolVar(&offline, "offline", false, "do not ask the node whether it runs: until it does, it counts for majorities and does not answer")
+		f.BoolVar(&offline, "offline", false, "do not ask the node whether it runs, but wait until it does and has caught up")
 	}
 	if err := parse(f, args, stdout); err != nil {
 		return err
@@ -313,7 +314,11 @@ func show(out io.Writer, s *replica.Status) error {
 		fmt.Fprintf(w, "broken\t%s\n", name)
 	}
 	for _, m := range s.Members {
-		fmt.Fprintf(w, "member\t%s at %s\n", m.ID, m.Address)
+		votes := ""
+		if !m.Voter {
+			votes = " (does not vote yet; add waits until it does)"
+		}
+		fmt.Fprintf(w, "member\t%s at %s%s\n", m.ID, m.Address, votes)
 	}
 	return w.Flush()
 }
