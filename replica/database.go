@@ -81,8 +81,9 @@ type database struct {
 
 // doubt is a transaction that was proposed under a leadership, and is in raft's log before all later ones.
 type doubt struct {
-	id proposalID
-	of *leadership
+	id    proposalID
+	of    *leadership
+	begin time.Time // when it was proposed
 }
 
 func (n *Node) newDatabase(id uint64, name string, pageSize uint32, pos Position) *database {
@@ -333,7 +334,7 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 		db.dirty.Store(true)
 		return nil
 	}
-	err = n.await(ctx, k.ended, p, func() { db.doubt.Store(&doubt{p.id, l}) })
+	err = n.await(ctx, k.ended, p, func() { db.doubt.Store(&doubt{p.id, l, p.begin}) })
 	if err != nil {
 		if n.bug == bugApplyRefused {
 			_ = write(frames)
@@ -356,8 +357,15 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 // unknown, lock waits too: if the connection's transaction were committed, then after that one, in vain.
 func (db *database) lock(ctx context.Context, ended <-chan struct{}, l *leadership) error {
 	for wait := 10 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
-		if d := db.doubt.Load(); (d == nil || d.of != l) && db.mu.TryLock() {
+		d := db.doubt.Load()
+		if d != nil && d.of != l {
+			d = nil
+		}
+		if d == nil && db.mu.TryLock() {
 			return nil
+		}
+		if d != nil && db.node.untilStalled(d.begin) <= 0 {
+			return db.node.errStalled()
 		}
 		select {
 		case <-time.After(wait):
@@ -858,11 +866,12 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 
 // proposal is an operation that was passed to raft and has no result yet.
 type proposal struct {
-	id   proposalID
-	op   []byte
-	txn  *txn
-	at   Position
-	done chan error
+	id    proposalID
+	begin time.Time
+	op    []byte
+	txn   *txn
+	at    Position
+	done  chan error
 }
 
 // finish gives the result to the proposer. A nil proposal has no proposer on this node.
@@ -882,8 +891,8 @@ func (n *Node) left(p *proposal) {
 	}
 }
 
-// await waits for the result of a proposal, until ctx or the caller's connection ends; a nil channel
-// never ends. It calls leave before it returns without the result.
+// await waits for the result of a proposal, until ctx or the caller's connection ends, or commits stall; a nil
+// channel never ends. It calls leave before it returns without the result.
 func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, leave func()) error {
 	var err error
 	select {
@@ -891,13 +900,19 @@ func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, le
 		return err
 	default:
 	}
-	select {
-	case err := <-p.done:
-		return err
-	case <-ctx.Done():
-		err = reason(ctx)
-	case <-ended:
-		err = errEnded
+	s := n.newStall(p.begin)
+	defer s.timer.Stop()
+	for err == nil {
+		select {
+		case err := <-p.done:
+			return err
+		case <-ctx.Done():
+			err = reason(ctx)
+		case <-ended:
+			err = errEnded
+		case <-s.timer.C:
+			err = s.over()
+		}
 	}
 	leave()
 	if n.claim(p.id) == nil {

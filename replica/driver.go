@@ -54,7 +54,8 @@ func Stale(bound time.Duration) OpenOption {
 //   - A Query that writes (RETURNING) commits before it returns, and keeps its rows in memory.
 //
 // If the context of a call ends while it waits for a commit, its error matches ErrUncertain. For Commit
-// that is the context of BeginTx.
+// that is the context of BeginTx. A call also ends with ErrUncertain when nothing has been committed for 30
+// seconds, or six times Options.Election if that is longer, while it waits.
 func (n *Node) Open(name string, options ...OpenOption) (*sql.DB, error) {
 	c, err := n.connector(name, options...)
 	if err != nil {

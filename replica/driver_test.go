@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,6 +209,71 @@ func TestCommitWithoutStorage(t *testing.T) {
 	got := value(t, open(t, c.leader(), "db"), "SELECT coalesce(group_concat(x), '') FROM t WHERE x<>'after'")
 	if got != "" && got != uncertain {
 		t.Errorf("the rows %q are there, and the outcome of %q was unknown", got, uncertain)
+	}
+	c.judge()
+}
+
+// TestCommitWithoutDeadline: writes without a deadline return although the followers, which answer, never store
+// an entry.
+func TestCommitWithoutDeadline(t *testing.T) {
+	var full atomic.Bool
+	var leads atomic.Pointer[string]
+	written := func(g appendlog.SegmentInfo) error {
+		if dir := leads.Load(); full.Load() && !strings.HasPrefix(g.Path, *dir) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	c := newCluster(t, 3, Options{disk: disk{written: written}, stall: 300 * time.Millisecond})
+	leader := c.leader()
+	dir := leader.opts.Dir + string(filepath.Separator)
+	leads.Store(&dir)
+	one, other := open(t, leader, "one"), open(t, leader, "other")
+	for _, db := range []*sql.DB{one, other} {
+		until(t, "a table", func() bool { // a busy machine may need longer than stall
+			_, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS t(x)")
+			return err == nil
+		})
+	}
+	c.judge()
+	full.Store(true)
+	term := leader.raft.CurrentTerm()
+	insert := func(db *sql.DB) func() error {
+		return func() error {
+			_, err := db.ExecContext(context.Background(), "INSERT INTO t VALUES(1)")
+			return err
+		}
+	}
+	for _, call := range []struct {
+		what      string
+		f         func() error
+		uncertain bool
+	}{
+		{"a write", insert(one), true},
+		{"a later write", insert(one), false}, // it is not proposed
+		{"a transaction", func() error { return atomically(context.Background(), other, "INSERT INTO t VALUES(1)") }, true},
+		{"Create", func() error { return leader.Create(context.Background(), "new", CreateOptions{}) }, true},
+		{"RemoveMember", func() error { return leader.RemoveMember(context.Background(), c.followers()[0].ID()) }, true},
+	} {
+		done := make(chan error, 1)
+		go func() { done <- call.f() }()
+		select {
+		case err := <-done:
+			if leads := leader.leader(); leads == nil || leads.term != term {
+				t.Logf("the leader has changed: %s: %v", call.what, err)
+			} else if err == nil || errors.Is(err, ErrUncertain) != call.uncertain || !strings.Contains(err.Error(), "nothing was committed for") {
+				t.Errorf("%s: %v", call.what, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s does not return", call.what)
+		}
+	}
+	full.Store(false)
+	for _, db := range []string{"one", "other"} {
+		until(t, "the leader writes again", func() bool {
+			_, err := open(t, c.leader(), db).ExecContext(t.Context(), "INSERT INTO t VALUES(2)")
+			return err == nil
+		})
 	}
 	c.judge()
 }

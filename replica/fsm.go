@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -214,6 +215,8 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		defer trace.StartRegion(context.Background(), "replica.apply").End()
 	}
 	f.store.note()
+	now := time.Now()
+	f.moved.Store(&now)
 	f.began.Store(logs[len(logs)-1].Index) // before the first commit is acknowledged
 	jobs := make(map[*database][]job)
 	flush := func() {

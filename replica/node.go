@@ -89,6 +89,7 @@ type Options struct {
 	disk          disk                  // for tests
 	around        func(network) network // for tests
 	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
+	stall         time.Duration         // for tests; 0 is three times requestTimeout
 }
 
 func (o *Options) check() error {
@@ -123,6 +124,9 @@ func (o *Options) check() error {
 	if o.LogBytes == 0 {
 		o.LogBytes = 512 << 20
 	}
+	if o.stall == 0 {
+		o.stall = 3 * o.requestTimeout()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -130,6 +134,9 @@ func (o *Options) check() error {
 	o.Dir, err = filepath.Abs(o.Dir)
 	return err
 }
+
+// requestTimeout is how long a request of raft, also one with entries, may take.
+func (o *Options) requestTimeout() time.Duration { return max(10*time.Second, 2*o.Election) }
 
 // Node is a member of a cluster. Its methods may be called concurrently.
 type Node struct {
@@ -167,6 +174,7 @@ type Node struct {
 	began   atomic.Uint64 // index up to which entries are applied or being applied
 	pendMu  sync.Mutex
 	pending map[proposalID]*proposal
+	moved   atomic.Pointer[time.Time] // when entries were last committed; nil if none were
 
 	leading   atomic.Pointer[leadership]
 	recovered atomic.Bool
@@ -634,7 +642,7 @@ func (n *Node) start() error {
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: layer{n.wire}, MaxPool: 4, Timeout: max(10*time.Second, 2*n.opts.Election), Logger: logger,
+		Stream: layer{n.wire}, MaxPool: 4, Timeout: n.opts.requestTimeout(), Logger: logger,
 	})
 	// InstallSnapshot fetches the files: it may take 10 s for each KiB of their list.
 	n.wire.transport.TimeoutScale = 1 << 10
@@ -886,7 +894,7 @@ func (n *Node) giveUp() {
 }
 
 func (n *Node) propose(kind byte, rest []byte) *proposal {
-	p := &proposal{id: proposalID{n.run, n.next.Add(1)}, done: make(chan error, 1)}
+	p := &proposal{id: proposalID{n.run, n.next.Add(1)}, begin: time.Now(), done: make(chan error, 1)}
 	p.op = appendOp(make([]byte, 0, opHeader+len(rest)), kind, p.id, rest)
 	n.pendMu.Lock()
 	defer n.pendMu.Unlock()
@@ -918,11 +926,59 @@ func (n *Node) commit(ctx context.Context, kind byte, rest []byte) error {
 func (n *Node) enqueue(ctx context.Context, p *proposal) {
 	select {
 	case n.queue <- p:
-	case <-ctx.Done():
-		n.claim(p.id).finish(reason(ctx))
-	case <-n.closing.Done():
-		n.claim(p.id).finish(net.ErrClosed)
+		return
+	default:
 	}
+	s := n.newStall(p.begin)
+	defer s.timer.Stop()
+	var err error
+	for err == nil {
+		select {
+		case n.queue <- p:
+			return
+		case <-ctx.Done():
+			err = reason(ctx)
+		case <-n.closing.Done():
+			err = net.ErrClosed
+		case <-s.timer.C:
+			err = s.over()
+		}
+	}
+	n.claim(p.id).finish(err)
+}
+
+// stall ends a wait for a commit during which nothing is committed for Options.stall. A leader whose followers
+// answer and cannot store entries, for example because their disks are full, goes on to lead.
+type stall struct {
+	n     *Node
+	begin time.Time
+	timer *time.Timer // over must be called when it fires
+}
+
+func (n *Node) newStall(begin time.Time) *stall {
+	return &stall{n, begin, time.NewTimer(n.opts.stall - time.Since(begin))}
+}
+
+// over returns an error if the wait is over. Otherwise it sets the timer again.
+func (s *stall) over() error {
+	rest := s.n.untilStalled(s.begin)
+	if rest <= 0 {
+		return s.n.errStalled()
+	}
+	s.timer.Reset(rest)
+	return nil
+}
+
+// untilStalled returns how long a wait that began at a time may go on if nothing is committed.
+func (n *Node) untilStalled(begin time.Time) time.Duration {
+	if moved := n.moved.Load(); moved != nil && moved.After(begin) {
+		begin = *moved
+	}
+	return n.opts.stall - time.Since(begin)
+}
+
+func (n *Node) errStalled() error {
+	return fmt.Errorf("replica: nothing was committed for %v although this node leads: too few members can store entries, for example because disks are full", n.opts.stall)
 }
 
 // abandon finishes the proposals that have no result, and refuses later ones.
@@ -1786,18 +1842,31 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 		n.store.note()
 		done <- future.Error()
 	}()
-	select {
-	case err := <-done:
-		switch {
-		case errors.Is(err, raft.ErrNotLeader):
-			return n.notLeader()
-		case errors.Is(err, raft.ErrLeadershipLost):
-			return &UncertainError{Err: err}
-		case err != nil && strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no value for it
-			return fmt.Errorf("%w: %w", errReconfigured, err)
+	s := n.newStall(time.Now())
+	defer s.timer.Stop()
+	var err error
+	for err == nil {
+		select {
+		case err := <-done:
+			return n.changed(err)
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.timer.C:
+			err = s.over()
 		}
-		return err
-	case <-ctx.Done():
-		return &UncertainError{Err: ctx.Err()}
 	}
+	return &UncertainError{Err: err}
+}
+
+// changed translates raft's errors of a change.
+func (n *Node) changed(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader):
+		return n.notLeader()
+	case errors.Is(err, raft.ErrLeadershipLost):
+		return &UncertainError{Err: err}
+	case err != nil && strings.HasPrefix(err.Error(), "configuration changed since"): // raft has no value for it
+		return fmt.Errorf("%w: %w", errReconfigured, err)
+	}
+	return err
 }
