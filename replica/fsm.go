@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"runtime/trace"
@@ -214,14 +215,19 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	if f.opts.Trace {
 		defer trace.StartRegion(context.Background(), "replica.apply").End()
 	}
+	if f.halted {
+		return make([]any, len(logs))
+	}
 	f.store.note()
 	now := time.Now()
 	f.moved.Store(&now)
 	f.began.Store(logs[len(logs)-1].Index) // before the first commit is acknowledged
 	jobs := make(map[*database][]job)
+	size := 0 // of the entries in jobs
 	flush := func() {
 		f.run(jobs)
 		clear(jobs)
+		size = 0
 	}
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
@@ -232,7 +238,15 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		if l.Type != raft.LogCommand || f.bug == bugSkipEntry && f.leading.Load() == nil && l.Index%7 == 0 {
 			continue
 		}
-		data := l.Data
+		data, err := f.content(l)
+		if err != nil {
+			f.halted = true
+			return make([]any, len(logs))
+		}
+		if size += len(data); size > requestBytes {
+			flush()
+			size = len(data)
+		}
 		for n := uint64(0); len(data) > 0; n++ {
 			o, tail, err := nextOp(data)
 			if err != nil {
@@ -263,6 +277,26 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	flush()
 	f.advance(logs[len(logs)-1].Index)
 	return make([]any, len(logs))
+}
+
+// content returns the data of an entry, which raftLog may have left out. The log cannot be read while its disk
+// is full, so content tries again until the node is closed.
+func (f fsm) content(l *raft.Log) ([]byte, error) {
+	e := raft.Log{Index: l.Index, Term: l.Term, Type: l.Type, Data: l.Data} // raft keeps l
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := f.store.fill(&e)
+		switch {
+		case err == nil:
+			return e.Data, nil
+		case errors.Is(err, raft.ErrLogNotFound):
+			panic(fmt.Sprintf("replica: entry %d, which is committed: %v", l.Index, err)) // as raft does
+		}
+		select {
+		case <-time.After(wait):
+		case <-f.closing.Done():
+			return nil, err
+		}
+	}
 }
 
 func (f fsm) run(jobs map[*database][]job) {
@@ -344,6 +378,9 @@ type databaseState struct {
 // Snapshot returns an error while a database is not complete on this node: raft would drop
 // log entries that are needed to complete it.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if f.halted {
+		return nil, net.ErrClosed
+	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	m := manifest{Version: 1, Cluster: f.cluster, Index: f.applied.Load(), Directories: f.dirs}

@@ -90,6 +90,7 @@ type Options struct {
 	around        func(network) network // for tests
 	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
 	stall         time.Duration         // for tests; 0 is three times requestTimeout
+	flight        int64                 // for tests; 0 is 64 MiB
 }
 
 func (o *Options) check() error {
@@ -123,6 +124,9 @@ func (o *Options) check() error {
 	set(&o.OpenDatabases, 256)
 	if o.LogBytes == 0 {
 		o.LogBytes = 512 << 20
+	}
+	if o.flight == 0 {
+		o.flight = 64 << 20
 	}
 	if o.stall == 0 {
 		o.stall = 3 * o.requestTimeout()
@@ -171,6 +175,9 @@ type Node struct {
 	run     uint64 // random, chosen when the node starts
 	next    atomic.Uint64
 	queue   chan *proposal
+	flying  atomic.Int64  // bytes of this node's entries that raft has not committed or refused
+	landed  chan struct{} // a signal when there are fewer
+	halted  bool          // an entry could not be read before Close; later ones are not applied. For the state machine only
 	began   atomic.Uint64 // index up to which entries are applied or being applied
 	pendMu  sync.Mutex
 	pending map[proposalID]*proposal
@@ -264,7 +271,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), bug: bug,
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), folders: make(map[string]int), run: rand.Uint64(),
-		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
+		queue: make(chan *proposal, 1024), landed: make(chan struct{}, 1), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan repairJob, 1<<12),
 		unknown: make(chan struct{}, 1),
 	}
@@ -672,7 +679,7 @@ func (n *Node) start() error {
 			}
 		}
 	}
-	n.raft, err = raft.NewRaft(c, fsm{n}, n.store, n.store, snapshots, through)
+	n.raft, err = raft.NewRaft(c, fsm{n}, raftLog{n.store}, n.store, snapshots, through)
 	return err
 }
 
@@ -999,9 +1006,17 @@ const (
 )
 
 // proposer makes raft entries of the waiting operations. While raft writes an entry, Apply
-// blocks, and the next group collects.
+// blocks, and the next group collects. Raft keeps an entry in memory until it is applied, so a new one is
+// made only if the others have fewer than Options.flight bytes.
 func (n *Node) proposer() {
 	for {
+		for n.flying.Load() >= n.opts.flight {
+			select {
+			case <-n.closing.Done():
+				return
+			case <-n.landed:
+			}
+		}
 		var group []*proposal
 		select {
 		case <-n.closing.Done():
@@ -1029,9 +1044,17 @@ func (n *Node) proposer() {
 			p.op = nil
 		}
 		n.metrics.Entries.Add(1)
+		n.flying.Add(int64(len(entry)))
 		future := n.raft.Apply(entry, 0)
+		bytes := int64(len(entry))
 		go func() {
-			if err := future.Error(); err != nil {
+			err := future.Error()
+			n.flying.Add(-bytes)
+			select {
+			case n.landed <- struct{}{}:
+			default:
+			}
+			if err != nil {
 				for _, p := range group {
 					n.claim(p.id).finish(n.outcome(err))
 					n.left(p)

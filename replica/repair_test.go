@@ -1249,7 +1249,7 @@ func TestIdlePipeline(t *testing.T) {
 	}{
 		{commit: 4, want: true}, // the first
 		{commit: 4},
-		{commit: 4, entries: []*raft.Log{{Index: 5}}, want: true},
+		{commit: 4, entries: []*raft.Log{{Index: 5, Type: raft.LogNoop}}, want: true},
 		{commit: 4},
 		{commit: 5, want: true},
 		{commit: 5},

@@ -91,8 +91,11 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 	if heartbeat && !t.failures.last(id) {
 		t.beats.wait()
 	}
-	limit(args)
-	err := t.network.AppendEntries(id, target, args, resp)
+	err := t.log.load(args)
+	if err != nil {
+		return err
+	}
+	err = t.network.AppendEntries(id, target, args, resp)
 	if t.failures.note(id, err != nil); err != nil {
 		t.log.note() // the pipeline sends the commit index again
 	}
@@ -226,7 +229,9 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		p.seen = p.log.await(p.seen, mostQuiet, p.closing)
 		return nil, nil
 	}
-	limit(args)
+	if err := p.log.load(args); err != nil {
+		return nil, err
+	}
 	// Raft opens another pipeline after this one was closed.
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
@@ -236,17 +241,52 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // requestBytes is the size from which a request has no further entry.
 const requestBytes = 16 << 20
 
-// limit leaves entries out of a request that is too large: raft limits their number only, and 64 large
-// transactions exceed the memory, or the time that a request may take. Raft looks at the entries again
-// after the request and sends those that were left out with the next one.
-func limit(args *raft.AppendEntriesRequest) {
+// load reads the data that raftLog has left out of the entries of a request. It leaves entries out of a request
+// that is too large: raft limits their number only, and 64 large transactions exceed the memory, or the time that
+// a request may take. Raft looks at the entries again after the request and sends those that were left out with
+// the next one.
+func (l *notedLog) load(args *raft.AppendEntriesRequest) error {
 	size := 0
 	for i, e := range args.Entries {
+		if err := l.fill(e); err != nil {
+			return err
+		}
 		if size += len(e.Data); size > requestBytes && i > 0 {
+			e.Data = nil
 			args.Entries = args.Entries[:i]
-			return
+			return nil
 		}
 	}
+	return nil
+}
+
+// fill reads the data of an entry that raftLog has left out.
+func (l *notedLog) fill(e *raft.Log) error {
+	if len(e.Data) > 0 || e.Type != raft.LogCommand {
+		return nil
+	}
+	var full raft.Log
+	if err := l.GetLog(e.Index, &full); err != nil {
+		return err
+	}
+	if full.Term != e.Term {
+		return fmt.Errorf("replica: entry %d of term %d was replaced", e.Index, e.Term)
+	}
+	e.Data = full.Data
+	return nil
+}
+
+// raftLog is the log for raft. It leaves out the data of large entries: raft reads up to 64 entries
+// for each follower at once, and puts thousands into the queue of the state machine. It needs their indexes and terms. The
+// transport and the state machine read the data when they use them.
+type raftLog struct{ *notedLog }
+
+// GetLog implements raft.LogStore.
+func (l raftLog) GetLog(index uint64, e *raft.Log) error {
+	if l.Head(index, e) && e.Type == raft.LogCommand {
+		return nil
+	}
+	return l.notedLog.GetLog(index, e)
 }
 
 // notedLog is raft's log. It counts when entries were stored or committed.

@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime/trace"
 	"slices"
@@ -39,6 +40,8 @@ type Options struct {
 	SegmentSize int64
 	// CacheBytes bounds the newest entries that are kept in memory. 0 is 32 MiB.
 	CacheBytes int
+	// LargeBytes is the size of an entry's data from which Head returns the entry. 0 is 64 KiB.
+	LargeBytes int
 	// Sync is how durable a call is when it returns. The zero value survives a power cut.
 	Sync appendlog.SyncMode
 	// Stop, if not nil, makes some calls retry after a failure, for example of a full disk, until
@@ -79,6 +82,7 @@ type Store struct {
 	first  uint64               // of the entries; 0 if there are none
 	last   uint64               // likewise
 	seqs   []uint64             // record numbers of the entries first to last
+	large  map[uint64]raft.Log  // the entries that Head returns
 	places []appendlog.Position // of some records, in order
 	keys   map[string][]byte
 	recent []raft.Log // the newest entries, ending with last
@@ -106,6 +110,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 32 << 20
 	}
+	if o.LargeBytes == 0 {
+		o.LargeBytes = 64 << 10
+	}
 	s := &Store{dir: dir, opts: o}
 	if err := s.load(); err != nil {
 		return nil, err
@@ -124,7 +131,7 @@ func (s *Store) load() error {
 		return err
 	}
 	// If reading fails, the index stays: it tells what the log must have.
-	read := &Store{dir: s.dir, opts: s.opts, keys: make(map[string][]byte)}
+	read := &Store{dir: s.dir, opts: s.opts, keys: make(map[string][]byte), large: make(map[uint64]raft.Log)}
 	for r, err := range log.Records(appendlog.Position{}) {
 		if err == nil {
 			err = read.replay(r)
@@ -135,7 +142,7 @@ func (s *Store) load() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log, s.first, s.last, s.seqs, s.places, s.recent, s.bytes, s.keys = log, read.first, read.last, read.seqs, read.places, nil, 0, read.keys
+	s.log, s.first, s.last, s.seqs, s.large, s.places, s.recent, s.bytes, s.keys = log, read.first, read.last, read.seqs, read.large, read.places, nil, 0, read.keys
 	return nil
 }
 
@@ -146,11 +153,15 @@ const (
 	kindSet    = 'S'
 )
 
-// every is the distance, in records, of two records whose places are kept.
-const every = 64
+// every is the distance, in records, of two records whose places are kept. It is shorter if the records
+// have everyBytes.
+const (
+	every      = 64
+	everyBytes = 1 << 20
+)
 
 func (s *Store) replay(r appendlog.Record) error {
-	if n := len(s.places); n == 0 || r.Seq >= s.places[n-1].Seq+every || r.Segment != s.places[n-1].Segment {
+	if n := len(s.places); n == 0 || r.Seq >= s.places[n-1].Seq+every || r.Segment != s.places[n-1].Segment || r.Offset >= s.places[n-1].Offset+everyBytes {
 		s.places = append(s.places, r.Position)
 	}
 	bad := func() error {
@@ -162,14 +173,15 @@ func (s *Store) replay(r appendlog.Record) error {
 	p := r.Data[1:]
 	switch r.Data[0] {
 	case kindEntry:
-		if len(p) < entryHeader {
+		var l raft.Log
+		data, err := decodeHead(r.Data, &l)
+		if err != nil {
 			return bad()
 		}
-		index := binary.LittleEndian.Uint64(p)
-		if len(s.seqs) > 0 && index != s.last+1 {
-			return fmt.Errorf("raftlog: record %d of %s: entry %d follows entry %d", r.Seq, s.dir, index, s.last)
+		if len(s.seqs) > 0 && l.Index != s.last+1 {
+			return fmt.Errorf("raftlog: record %d of %s: entry %d follows entry %d", r.Seq, s.dir, l.Index, s.last)
 		}
-		s.add(index, r.Seq)
+		s.add(l, len(data), r.Seq)
 	case kindRemove:
 		if len(p) != 16 {
 			return bad()
@@ -188,12 +200,17 @@ func (s *Store) replay(r appendlog.Record) error {
 	return nil
 }
 
-func (s *Store) add(index, seq uint64) {
+// add puts an entry into the index.
+func (s *Store) add(l raft.Log, size int, seq uint64) {
 	if len(s.seqs) == 0 {
-		s.first = index
+		s.first = l.Index
 	}
-	s.last = index
+	s.last = l.Index
 	s.seqs = append(s.seqs, seq)
+	if size >= s.opts.LargeBytes {
+		l.Data = nil
+		s.large[l.Index] = l
+	}
 }
 
 // remove takes entries out of the index. A range that ends within the log is one at its front.
@@ -211,6 +228,7 @@ func (s *Store) remove(from, to uint64) {
 	if len(s.seqs) == 0 {
 		s.first, s.last, s.seqs = 0, 0, nil
 	}
+	maps.DeleteFunc(s.large, func(i uint64, _ raft.Log) bool { return i < s.first || i > s.last })
 	for len(s.recent) > 0 && (len(s.seqs) == 0 || s.recent[len(s.recent)-1].Index > s.last) {
 		s.bytes -= len(s.recent[len(s.recent)-1].Data)
 		s.recent = s.recent[:len(s.recent)-1]
@@ -336,7 +354,7 @@ func (s *Store) storeLogs(logs []*raft.Log) error {
 		s.mu.Lock()
 		s.places = append(s.places, at)
 		for i, l := range logs[:len(records)] {
-			s.add(l.Index, at.Seq+uint64(i))
+			s.add(*l, len(l.Data), at.Seq+uint64(i))
 			s.recent = append(s.recent, *l)
 			s.bytes += len(l.Data)
 		}
@@ -415,8 +433,17 @@ func encode(l *raft.Log) []byte {
 
 // decode decodes the output of encode. The entry does not refer to p.
 func decode(p []byte, l *raft.Log) error {
+	data, err := decodeHead(p, l)
+	if err == nil {
+		l.Data = append([]byte{}, data...)
+	}
+	return err
+}
+
+// decodeHead decodes all but the data, which it returns as a part of p.
+func decodeHead(p []byte, l *raft.Log) (data []byte, err error) {
 	if len(p) < 1+entryHeader || p[0] != kindEntry {
-		return errors.New("raftlog: not an entry")
+		return nil, errors.New("raftlog: not an entry")
 	}
 	p = p[1:]
 	*l = raft.Log{Index: binary.LittleEndian.Uint64(p), Term: binary.LittleEndian.Uint64(p[8:]), Type: raft.LogType(p[16])}
@@ -426,13 +453,12 @@ func decode(p []byte, l *raft.Log) error {
 	n := binary.LittleEndian.Uint32(p[25:])
 	p = p[entryHeader:]
 	if uint64(n) > uint64(len(p)) {
-		return errors.New("raftlog: not an entry")
+		return nil, errors.New("raftlog: not an entry")
 	}
 	if n > 0 {
 		l.Extensions = append([]byte(nil), p[:n]...)
 	}
-	l.Data = append([]byte{}, p[n:]...)
-	return nil
+	return p[n:], nil
 }
 
 // GetLog returns an entry, and raft.ErrLogNotFound if there is none.
@@ -449,6 +475,17 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 		return errors.Join(err, werr)
 	}
 	return s.get(index, l)
+}
+
+// Head returns an entry without its data if that has Options.LargeBytes or more, and reports whether it has.
+func (s *Store) Head(index uint64, l *raft.Log) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	head, ok := s.large[index]
+	if ok {
+		*l = head
+	}
+	return ok
 }
 
 func (s *Store) get(index uint64, l *raft.Log) error {
@@ -492,7 +529,7 @@ func (s *Store) find(index uint64, l *raft.Log) (*window, error) {
 	return &window{s.log, s.places[max(i, 0)], index, seqs, s.cuts}, nil
 }
 
-// aheadBytes is how much is read from the disk at once.
+// aheadBytes is how much is read from the disk at once, or one entry.
 const aheadBytes = 2 << 20
 
 // read reads the first entry of a window, and those that follow it: raft reads in order.
@@ -515,7 +552,7 @@ func (s *Store) read(w *window, l *raft.Log) error {
 			continue // a record of another kind, or an entry that was removed later
 		}
 		var e raft.Log
-		if r.Seq != w.seqs[len(list)] {
+		if r.Seq != w.seqs[len(list)] || len(list) > 0 && size+len(r.Data) > aheadBytes {
 			break
 		}
 		if err := decode(r.Data, &e); err != nil {
@@ -536,7 +573,7 @@ func (s *Store) read(w *window, l *raft.Log) error {
 	s.mu.RLock()
 	current := s.cuts == w.cuts
 	s.mu.RUnlock()
-	if current {
+	if current && size <= aheadBytes { // a larger one is a single entry
 		s.ahead[s.turn%len(s.ahead)] = list
 		s.turn++
 	}

@@ -46,7 +46,7 @@ func TestLikeInmem(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			dir := t.TempDir()
-			o := Options{SegmentSize: 16 << 10, CacheBytes: 1 << 10, Sync: appendlog.SyncNone}
+			o := Options{SegmentSize: 16 << 10, CacheBytes: 1 << 10, LargeBytes: 150, Sync: appendlog.SyncNone}
 			s, model := open(t, dir, o), raft.NewInmemStore()
 			last := uint64(r.IntN(3) * 100)
 			first := last + 1
@@ -84,6 +84,16 @@ func TestLikeInmem(t *testing.T) {
 					i := first + uint64(r.IntN(int(last-first+1)))
 					var a, b raft.Log
 					check(t, s.GetLog(i, &a), model.GetLog(i, &b))
+					same(t, &a, &b)
+				}
+			}
+			for i := range last + 10 { // also those that were removed
+				var a, b raft.Log
+				err := model.GetLog(i, &b)
+				large := err == nil && len(b.Data) >= o.LargeBytes
+				if b.Data = nil; s.Head(i, &a) != large {
+					t.Fatalf("entry %d is large: %v", i, large)
+				} else if large {
 					same(t, &a, &b)
 				}
 			}
