@@ -101,8 +101,12 @@ func child(env string) error {
 	if o.Snapshots {
 		every = 200 * time.Millisecond
 	}
+	var late time.Duration
+	if o.ID == "a" { // its transactions are deferred until they are needed
+		late = time.Hour
+	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
-	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 600 * time.Millisecond, SnapshotEntries: 64,
+	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, flushAfter: late, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 600 * time.Millisecond, SnapshotEntries: 64,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Bug)
 	if err != nil {
 		return err

@@ -61,17 +61,22 @@ type database struct {
 	// A transaction of this node was proposed, and none of its own was counted since. The file then has
 	// the state of pos, although its writer holds the lock.
 	proposed bool
-	// The file. It is at pos once it is loaded and neither ahead nor broken.
+	// The file. Once it is loaded and neither ahead nor broken, it is at pos, but for the deferred transactions.
 	loaded bool
-	missed bool   // it came with another node's snapshot: if the file is old, that is no damage
-	unsure bool   // the process ended while it fetched the files of such a snapshot; until the file is known
-	ahead  bool   // the file has transactions that raft's log has yet to replay
-	target uint64 // sum of the file that is ahead
-	due    uint64 // if the file was fetched: the transactions that it has; else 0
-	broken error  // why the file cannot be used; it is being fetched
-	sums   []uint64
+	missed bool      // it came with another node's snapshot: if the file is old, that is no damage
+	unsure bool      // the process ended while it fetched the files of such a snapshot; until the file is known
+	ahead  bool      // the file has transactions that raft's log has yet to replay
+	target uint64    // sum of the file that is ahead
+	due    uint64    // if the file was fetched: the transactions that it has; else 0
+	broken error     // why the file cannot be used; it is being fetched
+	sums   []uint64  // of the file's pages
 	pages  *pageFile // nil until a transaction of another node is applied
 	recent map[uint32]*recentPage
+	// The transactions that were applied and that the file does not have yet, see receive.
+	deferred      []*txn
+	deferredPages int         // the number of their changes of pages
+	timed         bool        // they are flushed soon
+	hasDeferred   atomic.Bool // changed with mu locked
 	// The transactions that are applied while the file is fetched.
 	backlog     []*txn
 	backBytes   int
@@ -155,8 +160,9 @@ func (db *database) close() error {
 	if db.pages == nil || db.writers.Load() > 0 {
 		return nil
 	}
+	_ = db.flush() // raft's log has what cannot be written
 	err := db.pages.close()
-	db.pages, db.loaded, db.sums, db.recent = nil, false, nil, nil
+	db.pages, db.loaded, db.sums, db.recent, db.deferred = nil, false, nil, nil, nil
 	db.commits.Store(0)
 	if db.ahead {
 		db.ahead = false // load sets it again
@@ -191,6 +197,7 @@ func (db *database) lacksSnapshot() {
 // stopServing ends the connections to the file and has it repaired. db.mu is locked.
 func (db *database) stopServing(err error) {
 	db.broken = &BrokenError{Database: db.name, Err: err}
+	db.forget()
 	db.epoch.Add(1)
 	db.node.repair(db)
 }
@@ -208,7 +215,8 @@ func (db *database) usable() (uint64, error) {
 	return db.epoch.Load(), nil
 }
 
-// filePosition returns the position of the file, if that has at least seq transactions. After a
+// filePosition returns the position of the file, if that has at least seq transactions, counting
+// those that are deferred. After a
 // restart the file may be ahead of what this node knows to be committed. Raft's log then has
 // the transaction that it ends with. Members that have to fetch the file must get it, because
 // without them there may be no majority that commits anything. db.mu is locked.
@@ -248,7 +256,7 @@ func (db *database) filePosition(seq uint64) (Position, error) {
 func (db *database) resume(s databaseState) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.gone || db.broken != nil || db.lacks.Load() || db.writers.Load() > 0 || db.name != s.Name || db.pageSize != s.PageSize {
+	if db.gone || db.broken != nil || db.lacks.Load() || db.writers.Load() > 0 || db.name != s.Name || db.pageSize != s.PageSize || db.flush() != nil {
 		return false
 	}
 	seq, sum := db.pos.Seq, db.pos.Sum // of the file
@@ -296,6 +304,8 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 	case err != nil:
 	case db.ahead:
 		err = errRecovering
+	case len(db.deferred) > 0: // this node was deposed; the connection has read pages from before them
+		err = ErrConflict
 	case db.lacks.Load(): // the connection has read outdated pages
 		err = &BrokenError{Database: db.name, Err: errLacks}
 	case db.commits.Load() != 0 && db.commits.Load() != from:
@@ -489,42 +499,70 @@ func (db *database) remember(pgno uint32, sum uint64, page []byte, own bool) {
 	}
 }
 
-// rebuild makes the pages of a transaction from its changes and from the pages that this node
-// has. The caller holds the writer's lock, and db.mu is locked. The content is valid until the
-// next transaction of the database.
-func (db *database) rebuild(t *txn) error {
-	t.content, t.sums = make([][]byte, len(t.pgnos)), make([]uint64, len(t.pgnos))
-	for i, pgno := range t.pgnos {
-		page, change := t.changes[i], t.changes[i]
-		own := len(change) != int(db.pageSize)
-		if own {
-			if page = db.remembered(pgno); page != nil {
-				db.recent[pgno].page = nil // it is changed in place
-			} else {
-				page = make([]byte, db.pageSize)
-				if err := db.pages.read(pgno, page); err != nil {
-					return err
+// merge makes one transaction of some that follow one another, from their changes and from the
+// pages that this node has. A page that several of them change is in it once. The caller holds
+// the writer's lock, and db.mu is locked. The content is valid until the next transaction of the
+// database.
+func (db *database) merge(list []*txn) (*txn, error) {
+	last := list[len(list)-1]
+	m := &txn{seq: last.seq, before: list[0].before, after: last.after, pageSize: db.pageSize, pages: last.pages}
+	places := make(map[uint32]int, len(last.pgnos))
+	var own []bool // the content is the database's own
+	for _, t := range list {
+		for i, pgno := range t.pgnos {
+			k, ok := places[pgno]
+			if !ok {
+				k = len(m.pgnos)
+				places[pgno] = k
+				m.pgnos, m.content, own = append(m.pgnos, pgno), append(m.content, nil), append(own, false)
+			}
+			change := t.changes[i]
+			if len(change) == int(db.pageSize) {
+				m.content[k], own[k] = change, false
+				continue
+			}
+			if !own[k] {
+				page, err := db.copyOf(pgno, m.content[k])
+				if err != nil {
+					return nil, err
 				}
+				m.content[k], own[k] = page, true
 			}
-			if err := applyChange(page, change); err != nil {
-				return err
+			if err := applyChange(m.content[k], change); err != nil {
+				return nil, err
 			}
 		}
-		t.content[i], t.sums[i] = page, pageSum(pgno, page)
-		if len(t.pgnos) <= db.recentLimit() {
-			db.remember(pgno, t.sums[i], page, own)
+	}
+	m.sums = make([]uint64, len(m.pgnos))
+	for k, pgno := range m.pgnos {
+		m.sums[k] = pageSum(pgno, m.content[k])
+		if len(m.pgnos) <= db.recentLimit() {
+			db.remember(pgno, m.sums[k], m.content[k], own[k])
 		}
 	}
-	if after := db.after(t); after != t.after {
-		return fmt.Errorf("the pages of %s differ from the leader's after transaction %d: their checksum is %016x instead of %016x", db.path, t.seq+1, after, t.after)
+	if after := db.after(m); after != m.after {
+		return nil, fmt.Errorf("the pages of %s differ from the leader's after transaction %d: their checksum is %016x instead of %016x", db.path, m.seq+1, after, m.after)
 	}
-	return nil
+	return m, nil
+}
+
+// copyOf returns a copy of a page's content, which is nil if it is that of the file.
+func (db *database) copyOf(pgno uint32, content []byte) ([]byte, error) {
+	if content != nil {
+		return slices.Clone(content), nil
+	}
+	if page := db.remembered(pgno); page != nil {
+		db.recent[pgno].page = nil // the caller changes it in place
+		return page, nil
+	}
+	page := make([]byte, db.pageSize)
+	return page, db.pages.read(pgno, page)
 }
 
 // after returns the sum of the database after a transaction, computed from the pages that
-// this node has. db.mu is locked.
+// this node has. t.before is the sum of the file. db.mu is locked.
 func (db *database) after(t *txn) uint64 {
-	sum := db.pos.Sum
+	sum := t.before
 	for i, pgno := range t.pgnos {
 		if int(pgno) <= len(db.sums) {
 			sum ^= db.sums[pgno-1]
@@ -600,18 +638,6 @@ func (db *database) apply(list []job) {
 		switch {
 		case j.mine == nil:
 			db.receive(t)
-			if db.node.bug == bugApplyTwice {
-				if again := db.lastApplied; again != nil && len(again.sums) > 0 && db.broken == nil {
-					_ = db.write(again)
-					db.count(again)
-				}
-				c := *t
-				c.content = slices.Clone(t.content)
-				for i := range c.content {
-					c.content[i] = slices.Clone(c.content[i])
-				}
-				db.lastApplied = &c
-			}
 		case db.broken != nil:
 			db.keep(t)
 		default:
@@ -638,8 +664,11 @@ func (db *database) apply(list []job) {
 	}
 }
 
-// receive writes a transaction into the file that came from another node, or from a writer
-// that has given up. db.mu is locked.
+// receive takes a transaction that follows pos and that came from another node, or from a writer that
+// has given up. A node that leads writes it into the file at once. Another one defers that until the
+// database is read, or for Options.flushAfter, and writes a page once that several transactions
+// change. A transaction that makes the database smaller is not written with those before it.
+// db.mu is locked.
 func (db *database) receive(t *txn) {
 	if err := db.load(); err != nil {
 		db.keep(t)
@@ -648,13 +677,64 @@ func (db *database) receive(t *txn) {
 	if db.ahead {
 		return // the file already has it
 	}
-	if err := db.write(t); err != nil {
-		db.fail(err)
-		db.keep(t)
+	pages := len(db.sums)
+	if n := len(db.deferred); n > 0 {
+		pages = int(db.deferred[n-1].pages)
+	}
+	if int(t.pages) < pages && db.flush() != nil {
 		return
 	}
-	db.count(t)
-	db.node.metrics.Applied.Add(1)
+	db.deferred = append(db.deferred, t)
+	db.deferredPages += len(t.pgnos)
+	db.hasDeferred.Store(true)
+	switch {
+	case db.deferredPages > db.recentLimit(), db.node.prompt.Load():
+		_ = db.flush()
+	case !db.timed:
+		db.timed = true
+		time.AfterFunc(db.node.opts.flushAfter, func() {
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			db.timed = false
+			_ = db.flush()
+		})
+	}
+}
+
+// flush writes the deferred transactions into the file. If that fails, the file is repaired. db.mu is
+// locked.
+func (db *database) flush() error {
+	if len(db.deferred) == 0 {
+		return nil
+	}
+	defer db.forget() // last: readers who find nothing deferred do not wait
+	if db.gone {
+		return errDeleted
+	}
+	if err := db.write(db.deferred); err != nil {
+		db.fail(err)
+		return db.broken
+	}
+	db.node.metrics.Applied.Add(uint64(len(db.deferred)))
+	return nil
+}
+
+// forget drops the deferred transactions: the file has them, or will have them when it is repaired.
+// db.mu is locked.
+func (db *database) forget() {
+	clear(db.deferred)
+	db.deferred, db.deferredPages = db.deferred[:0], 0
+	db.hasDeferred.Store(false)
+}
+
+// readable writes the deferred transactions into the file, for a reader.
+func (db *database) readable() error {
+	if !db.hasDeferred.Load() {
+		return nil
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.flush()
 }
 
 // redo tries to bring a file that cannot be used to the state of raft's log, by the
@@ -688,8 +768,7 @@ func (db *database) redo() error {
 		for _, t := range list[from:] {
 			if db.pos.Sum != t.before {
 				err = fmt.Errorf("transaction %d of raft's log does not follow the one before it", t.seq+1)
-			} else if err = db.write(t); err == nil {
-				db.count(t)
+			} else if err = db.write([]*txn{t}); err == nil {
 				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
 			}
 			if err != nil {
@@ -769,8 +848,9 @@ func (db *database) keep(t *txn) {
 // checkpointAfter is the number of frames after which the WAL is checkpointed.
 const checkpointAfter = 1000
 
-// write writes a transaction into the WAL under SQLite's locks. db.mu is locked.
-func (db *database) write(t *txn) error {
+// write writes transactions, which follow one another and the state of the file, into the WAL under
+// SQLite's locks. db.mu is locked.
+func (db *database) write(list []*txn) error {
 	if db.pages == nil {
 		var err error
 		if db.pages, err = openPages(db.keeperURI(), db.path, &db.node.opts.disk); err != nil {
@@ -797,15 +877,9 @@ func (db *database) write(t *txn) error {
 		time.Sleep(min(time.Duration(try)*100*time.Microsecond, 5*time.Millisecond))
 	}
 	db.commits.Store(0)
-	var err error
-	switch {
-	case db.lacks.Load():
-		err = errLacks
-	case t.content == nil:
-		err = db.rebuild(t)
-	}
-	if err == nil {
-		err = f.write(t)
+	err := errLacks
+	if !db.lacks.Load() {
+		err = db.enter(list)
 	}
 	if uerr := unlock(f.shm, lockWrite); err == nil {
 		err = uerr
@@ -821,6 +895,30 @@ func (db *database) write(t *txn) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// enter enters transactions into the WAL as one. The caller holds the writer's lock, and db.mu is locked.
+func (db *database) enter(list []*txn) error {
+	m, err := db.merge(list)
+	if err == nil {
+		err = db.pages.write(m)
+	}
+	if err != nil {
+		return err
+	}
+	db.count(m)
+	if db.node.bug != bugApplyTwice {
+		return nil
+	}
+	if again := db.lastApplied; again != nil {
+		_ = db.pages.write(again)
+		db.count(again)
+	}
+	for i, page := range m.content {
+		m.content[i] = slices.Clone(page)
+	}
+	db.lastApplied = m
 	return nil
 }
 

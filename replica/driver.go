@@ -285,6 +285,12 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 		defer k.mu.Unlock()
 		return nil, k.gone()
 	}
+	if k.c.stale {
+		if err := k.db.readable(); err != nil {
+			defer k.mu.Unlock()
+			return nil, err
+		}
+	}
 	k.failure.Store(nil) // a failed checkpoint does not concern its caller
 	k.committed.Store(false)
 	return &callContext{ctx, k}, nil
@@ -375,7 +381,9 @@ func (k *conn) check(ctx context.Context) error {
 	}
 	var err error
 	if k.c.stale {
-		err = k.c.n.fresh(ctx, k.c.bound)
+		if err = k.c.n.fresh(ctx, k.c.bound); err == nil {
+			err = k.db.readable() // what has been applied since begin
+		}
 	} else {
 		err = k.c.n.verify(ctx)
 	}

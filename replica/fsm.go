@@ -84,8 +84,8 @@ type txn struct {
 	pages         uint32 // size of the database after
 	pgnos         []uint32
 	changes       [][]byte // of each page, see appendChange
-	content       [][]byte // of each page; nil until database.rebuild
-	sums          []uint64 // of the content; nil if they are not known yet
+	content       [][]byte // of each page; nil but in the result of database.merge
+	sums          []uint64 // of the content; nil if they are not known
 }
 
 const txnHeader = 4*8 + 3*4
@@ -309,8 +309,8 @@ func (f fsm) run(jobs map[*database][]job) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for db, list := range jobs {
-		if !slices.ContainsFunc(list, func(j job) bool { return j.mine == nil }) {
-			db.apply(list) // cheap: the proposers' connections write the frames
+		if db.light(list) {
+			db.apply(list)
 			continue
 		}
 		slots <- struct{}{}
@@ -320,6 +320,17 @@ func (f fsm) run(jobs map[*database][]job) {
 		})
 	}
 	wg.Wait()
+}
+
+// light reports whether transactions are applied without access to files: the connections of their
+// proposers write them, or they are deferred.
+func (db *database) light(list []job) bool {
+	if !slices.ContainsFunc(list, func(j job) bool { return j.mine == nil }) {
+		return true
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.loaded && !db.node.prompt.Load()
 }
 
 // carryOut executes an operation on the list of databases.
@@ -381,6 +392,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.halted {
 		return nil, net.ErrClosed
 	}
+	f.flush() // Persist syncs the files
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	m := manifest{Version: 1, Cluster: f.cluster, Index: f.applied.Load(), Directories: f.dirs}

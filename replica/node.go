@@ -91,6 +91,7 @@ type Options struct {
 	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
 	stall         time.Duration         // for tests; 0 is three times requestTimeout
 	flight        int64                 // for tests; 0 is 64 MiB
+	flushAfter    time.Duration         // for tests; 0 is 50 ms, see database.receive
 }
 
 func (o *Options) check() error {
@@ -122,6 +123,7 @@ func (o *Options) check() error {
 	set(&o.MaxTransaction, 64<<20)
 	set(&o.SnapshotEntries, 8192)
 	set(&o.OpenDatabases, 256)
+	o.flushAfter = cmp.Or(o.flushAfter, 50*time.Millisecond)
 	if o.LogBytes == 0 {
 		o.LogBytes = 512 << 20
 	}
@@ -184,6 +186,7 @@ type Node struct {
 	moved   atomic.Pointer[time.Time] // when entries were last committed; nil if none were
 
 	leading   atomic.Pointer[leadership]
+	prompt    atomic.Bool // transactions are written into the files when they are applied; a node that leads has none deferred
 	recovered atomic.Bool
 	running   atomic.Bool // raft has started
 	applied   atomic.Uint64
@@ -796,6 +799,7 @@ func (n *Node) lead() {
 			return
 		case leads := <-n.raft.LeaderCh():
 			n.leading.Store(nil)
+			n.prompt.Store(false)
 			if !leads {
 				n.evict(nil)
 				continue
@@ -806,6 +810,8 @@ func (n *Node) lead() {
 			if !n.catchUpWith(term) {
 				continue
 			}
+			n.prompt.Store(true)
+			n.flush()
 			n.leading.Store(&leadership{term})
 			n.recover()
 			n.mu.RLock()
@@ -820,6 +826,15 @@ func (n *Node) lead() {
 			n.lookAtMembers()
 			n.log.Info("replica: this node is the leader", "term", term)
 		}
+	}
+}
+
+// flush writes the deferred transactions of all databases into their files.
+func (n *Node) flush() {
+	for _, db := range n.databases() {
+		db.mu.Lock()
+		_ = db.flush() // it is repaired
+		db.mu.Unlock()
 	}
 }
 
@@ -1577,7 +1592,7 @@ func (n *Node) trim(db *database) {
 			i++
 			continue
 		}
-		if old.writers.Load() > 0 || old.broken != nil {
+		if old.writers.Load() > 0 || old.broken != nil || len(old.deferred) > 0 {
 			old.mu.Unlock()
 			i++
 			continue

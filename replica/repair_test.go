@@ -272,6 +272,7 @@ func TestKeptWAL(t *testing.T) {
 		execAll(t, db, "INSERT INTO t VALUES(randomblob(60000))")
 		caughtUp(t, leader, "db", follower)
 		d.mu.Lock()
+		must(t, d.flush())
 		h, _, err := d.pages.header()
 		must(t, err)
 		if restarted > 0 || rows > 1 && h.frames < 15 { // SQLite has restarted it

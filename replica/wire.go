@@ -967,42 +967,30 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 		if _, _, err := f.header(); err != nil {
 			return nil, nil, Position{}, errors.Join(err, f.close())
 		}
-		// While the writer's lock is held, no transaction is in raft's log but not in the file.
-		ok, err := tryLock(f.shm, lockWrite)
-		if err == nil && !ok {
-			// A writer that waits for a majority may wait for the member that fetches the file.
-			db.mu.Lock()
-			if db.proposed {
-				var m *image
-				var pos Position
-				if pos, err = db.filePosition(seq); err == nil {
-					m, err = f.image()
-				}
-				db.mu.Unlock()
-				if err == nil {
-					return f, m, pos, nil
-				}
-				return nil, nil, pos, errors.Join(err, f.close())
-			}
-			db.mu.Unlock()
+		var locked bool
+		db.mu.Lock()
+		err := db.flush()
+		if err == nil {
+			locked, err = tryLock(f.shm, lockWrite)
 		}
-		if err == nil && ok && !db.mu.TryLock() {
-			// apply may have mu and wait for the lock
-			ok, err = false, unlock(f.shm, lockWrite)
-		}
-		if err == nil && ok {
+		// While the writer's lock is held, no transaction is in raft's log but not in the file. A writer
+		// that waits for a majority may wait for the member that fetches the file.
+		if err == nil && (locked || db.proposed) {
 			var m *image
 			var pos Position
 			if pos, err = db.filePosition(seq); err == nil {
 				m, err = f.image()
 			}
 			db.mu.Unlock()
-			err = errors.Join(err, unlock(f.shm, lockWrite))
+			if locked {
+				err = errors.Join(err, unlock(f.shm, lockWrite))
+			}
 			if err == nil {
 				return f, m, pos, nil
 			}
 			return nil, nil, pos, errors.Join(err, f.close())
 		}
+		db.mu.Unlock()
 		if err == nil {
 			select {
 			case <-ctx.Done():
@@ -1258,7 +1246,7 @@ func (db *database) install(tmp string, pos Position) error {
 	default:
 		db.pos.Seq, db.pos.Sum = pos.Seq, pos.Sum
 		for _, t := range backlog {
-			if t.seq >= pos.Seq && db.broken == nil {
+			if t.seq >= pos.Seq && t.before == db.pos.Sum && db.broken == nil {
 				db.receive(t)
 				db.pos.Seq, db.pos.Sum = t.seq+1, t.after
 			}
