@@ -9,9 +9,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/appendlog"
 )
 
 // deferring starts nodes that defer transactions until they are needed.
@@ -260,4 +264,39 @@ func TestMerge(t *testing.T) {
 		}
 		t.Logf("seed %d: %d transactions in %d groups, %d in the largest", seed, len(list), groups, largest)
 	}
+}
+
+// TestEntriesInFlight: while results are awaited, later operations share an entry.
+func TestEntriesInFlight(t *testing.T) {
+	var leaderDir atomic.Pointer[string]
+	gate := make(chan struct{})
+	written := func(s appendlog.SegmentInfo) error {
+		if dir := leaderDir.Load(); dir != nil && !strings.HasPrefix(s.Path, *dir) {
+			<-gate
+		}
+		return nil
+	}
+	c := newCluster(t, 3, Options{Election: 10 * time.Second, disk: disk{written: written}})
+	leader := c.leader()
+	c.judge()
+	leaderDir.Store(&leader.opts.Dir)
+	before := leader.metrics.Entries.Load()
+	const count = 3 * opsInFlight
+	var all []*proposal
+	for i := range count {
+		p := createOp(t, leader, fmt.Sprint("db", i))
+		leader.enqueue(t.Context(), p)
+		all = append(all, p)
+		if i < opsInFlight {
+			until(t, "an entry is proposed", func() bool { return leader.metrics.Entries.Load() > before+uint64(i) })
+		}
+	}
+	close(gate)
+	for _, p := range all {
+		must(t, leader.await(t.Context(), nil, p, func() {}))
+	}
+	if got := leader.metrics.Entries.Load() - before; got > opsInFlight+4 { // the node may propose others
+		t.Errorf("%d operations have %d entries", count, got)
+	}
+	c.judge()
 }

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -178,7 +179,6 @@ type Node struct {
 	next    atomic.Uint64
 	queue   chan *proposal
 	flying  atomic.Int64  // bytes of this node's entries that raft has not committed or refused
-	landed  chan struct{} // a signal when there are fewer
 	halted  bool          // an entry could not be read before Close; later ones are not applied. For the state machine only
 	began   atomic.Uint64 // index up to which entries are applied or being applied
 	pendMu  sync.Mutex
@@ -274,7 +274,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), bug: bug,
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
 		dbs:     make(map[uint64]*database), names: make(map[string]*database), folders: make(map[string]int), run: rand.Uint64(),
-		queue: make(chan *proposal, 1024), landed: make(chan struct{}, 1), pending: make(map[proposalID]*proposal),
+		queue: make(chan *proposal, 1024), pending: make(map[proposalID]*proposal),
 		conns: make(map[*conn]struct{}), repair_: make(chan repairJob, 1<<12),
 		unknown: make(chan struct{}, 1),
 	}
@@ -1020,25 +1020,31 @@ const (
 	entryOps   = 1<<12 - 1
 )
 
-// proposer makes raft entries of the waiting operations. While raft writes an entry, Apply
-// blocks, and the next group collects. Raft keeps an entry in memory until it is applied, so a new one is
-// made only if the others have fewer than Options.flight bytes.
+// opsInFlight is the number of operations in raft entries without a result from which no further entry is
+// made: the costs of an entry do not depend on its operations. Fewer operations do not wait for each other.
+const opsInFlight = 16
+
+// proposer makes raft entries of the waiting operations. While the results of opsInFlight are awaited, or
+// while raft writes an entry and Apply blocks, the next group collects. Raft keeps an entry in memory until it
+// is applied, so a new one is made only if the others have fewer than Options.flight bytes.
 func (n *Node) proposer() {
+	inFlight, over := 0, make(chan int)
 	for {
-		for n.flying.Load() >= n.opts.flight {
-			select {
-			case <-n.closing.Done():
-				return
-			case <-n.landed:
-			}
+		queue := n.queue
+		if inFlight >= opsInFlight || n.flying.Load() >= n.opts.flight {
+			queue = nil
 		}
 		var group []*proposal
 		select {
 		case <-n.closing.Done():
 			return
-		case p := <-n.queue:
+		case k := <-over:
+			inFlight -= k
+			continue
+		case p := <-queue:
 			group = append(group, p)
 		}
+		n.gather()
 		size := len(group[0].op)
 	gather:
 		for size < entryBytes && len(group) < entryOps {
@@ -1059,23 +1065,36 @@ func (n *Node) proposer() {
 			p.op = nil
 		}
 		n.metrics.Entries.Add(1)
-		n.flying.Add(int64(len(entry)))
-		future := n.raft.Apply(entry, 0)
+		inFlight += len(group)
 		bytes := int64(len(entry))
+		n.flying.Add(bytes)
+		future := n.raft.Apply(entry, 0)
 		go func() {
 			err := future.Error()
 			n.flying.Add(-bytes)
-			select {
-			case n.landed <- struct{}{}:
-			default:
-			}
 			if err != nil {
 				for _, p := range group {
 					n.claim(p.id).finish(n.outcome(err))
 					n.left(p)
 				}
 			}
+			select {
+			case over <- len(group):
+			case <-n.closing.Done():
+			}
 		}()
+	}
+}
+
+// gather yields while operations are added: the writers whose transactions were in the entry before have been
+// woken at once, and propose the next ones when they have run. A writer that is alone is not delayed.
+func (n *Node) gather() {
+	begin := time.Now()
+	for idle, waiting := 0, len(n.queue); idle < 3 && time.Since(begin) < time.Millisecond; idle++ {
+		runtime.Gosched()
+		if now := len(n.queue); now > waiting {
+			idle, waiting = -1, now
+		}
 	}
 }
 
