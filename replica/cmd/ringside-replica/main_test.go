@@ -145,7 +145,25 @@ func TestCommands(t *testing.T) {
 	if code, _, errs := command("add", "-dir", first, "d", addrs["d"]); code != exitFailure || !strings.Contains(errs, `node "d" does not answer at `+addrs["d"]) || len(status(t, first).Members) != 3 {
 		t.Errorf("a node that does not run was added: %d, %s", code, errs)
 	}
+	added := make(chan string, 1)
+	go func() {
+		code, _, errs := command("add", "-offline", "-dir", first, "d", addrs["d"])
+		added <- fmt.Sprint(code, errs)
+	}()
+	eventually(t, "a member that does not run yet is shown without a vote", func() error {
+		_, out, errs := command("status", "-dir", first)
+		if !strings.Contains(out, "d at "+addrs["d"]+" (does not vote yet") || strings.Count(out, "not vote") != 1 {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
 	node(t, "-id", "d", "-dir", filepath.Join(place, "d"), "-listen", addrs["d"])
+	if got := <-added; got != "0" {
+		t.Errorf("add of a node that was started later: %s", got)
+	}
+	if _, out, _ := command("status", "-dir", first); strings.Contains(out, "not vote") {
+		t.Error(out)
+	}
 	if code, _, errs := command("add", "-dir", first, "e", addrs["d"]); code != exitFailure || !strings.Contains(errs, `is "d" and not "e"`) {
 		t.Errorf("a node was added with another name: %d, %s", code, errs)
 	}
