@@ -256,7 +256,9 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 		errors.Is(err, syscall.EIO), errors.Is(err, syscall.EFBIG): // of badDisk
 		r.Err, r.Detail = "no", err.Error()
 	default:
-		if b := (*BrokenError)(nil); errors.As(err, &b) {
+		f := (*forwardedError)(nil) // it has only the text of the leader's errno
+		full := errors.As(err, &f) && (strings.HasSuffix(f.text, syscall.EIO.Error()) || strings.HasSuffix(f.text, syscall.EFBIG.Error()))
+		if b := (*BrokenError)(nil); errors.As(err, &b) || full {
 			r.Err, r.Detail = "no", err.Error()
 			break
 		}
