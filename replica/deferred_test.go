@@ -66,6 +66,18 @@ func TestDeferred(t *testing.T) {
 			t.Errorf("20 transactions that change one page have %d frames", frames()-before)
 		}
 	}
+	execAll(t, db, "INSERT INTO t VALUES(1)")
+	deferredOn(t, leader, n)
+	kept, err := read.Conn(t.Context())
+	must(t, err)
+	defer kept.Close()
+	var rows int
+	_, err = kept.ExecContext(t.Context(), "CREATE TEMP TABLE c AS SELECT count(*) AS n FROM t")
+	must(t, err)
+	must(t, kept.QueryRowContext(t.Context(), "SELECT n FROM c").Scan(&rows))
+	if rows != 41 {
+		t.Errorf("a statement of Exec sees %d rows of 41", rows)
+	}
 	c.judge()
 	for range 200 {
 		execAll(t, db, "INSERT INTO t VALUES(1)")
@@ -145,7 +157,7 @@ func TestWriterBesideDeferred(t *testing.T) {
 }
 
 // TestDeferredReaders: readers on followers see whole transactions, in order, and all of those that Wait
-// has waited for.
+// has waited for, or that are within the bound of Stale.
 func TestDeferredReaders(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, time.Hour} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -157,8 +169,9 @@ func TestDeferredReaders(t *testing.T) {
 			caughtUp(t, leader, "db", c.followers()...)
 			var over sync.WaitGroup
 			end := make(chan struct{})
-			for _, n := range c.followers() {
-				read := open(t, n, "db", Stale(-1))
+			for i, n := range c.followers() {
+				bound := time.Duration(-i) // the second one waits for the position
+				read := open(t, n, "db", Stale(bound))
 				over.Go(func() {
 					last := 0
 					for {
@@ -168,7 +181,7 @@ func TestDeferredReaders(t *testing.T) {
 						default:
 						}
 						pos, err := leader.Position("db")
-						if err == nil {
+						if err == nil && bound < 0 {
 							err = n.Wait(t.Context(), pos)
 						}
 						var low, high int
@@ -289,6 +302,8 @@ func TestEntriesInFlight(t *testing.T) {
 		all = append(all, p)
 		if i < opsInFlight {
 			until(t, "an entry is proposed", func() bool { return leader.metrics.Entries.Load() > before+uint64(i) })
+		} else {
+			time.Sleep(time.Millisecond) // without a limit each of them would now have an entry
 		}
 	}
 	close(gate)
