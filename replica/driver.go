@@ -130,6 +130,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return c.connectLeader(ctx)
 	}
 	db, err := n.named(c.name)
+	if errors.Is(err, os.ErrNotExist) && c.stale { // it may have been created within the bound
+		if err := n.fresh(ctx, c.bound); err != nil {
+			return nil, err
+		}
+		db, err = n.named(c.name)
+	}
 	if errors.Is(err, os.ErrNotExist) && !c.stale && c.id.Load() == 0 {
 		err = n.Create(ctx, c.name, CreateOptions{})
 		if err == nil || errors.Is(err, os.ErrExist) {

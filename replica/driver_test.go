@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -358,6 +359,27 @@ func TestDriver(t *testing.T) {
 	} {
 		if _, err := sql.Open(leader, source); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %s", source, err, want)
+		}
+	}
+}
+
+// TestStaleOfNewDatabase opens databases on a follower that may not know them yet.
+func TestStaleOfNewDatabase(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader := c.leader()
+	for i := range 30 {
+		name := fmt.Sprintf("%d.db", i)
+		must(t, leader.Create(t.Context(), name, CreateOptions{}))
+		for _, n := range c.nodes {
+			db, err := n.Open(name, Stale(0))
+			must(t, err)
+			if err := db.PingContext(t.Context()); err != nil {
+				t.Errorf("%s on %s: %v", name, n.opts.ID, err)
+			}
+			must(t, db.Close())
+		}
+		if t.Failed() {
+			return
 		}
 	}
 }
