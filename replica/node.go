@@ -1020,18 +1020,25 @@ const (
 	entryOps   = 1<<12 - 1
 )
 
-// opsInFlight is the number of operations in raft entries without a result from which no further entry is
-// made: the costs of an entry do not depend on its operations. Fewer operations do not wait for each other.
-const opsInFlight = 16
+// While the results of opsInFlight operations or more are awaited, raft entries are made entrySpacing
+// apart: the costs of an entry do not depend on its operations, and the waiting ones share the next entry.
+// Fewer operations do not wait for each other. Where members are far apart, entrySpacing bounds what an operation
+// waits.
+const (
+	opsInFlight  = 16
+	entrySpacing = 2 * time.Millisecond
+)
 
-// proposer makes raft entries of the waiting operations. While the results of opsInFlight are awaited, or
-// while raft writes an entry and Apply blocks, the next group collects. Raft keeps an entry in memory until it
+// proposer makes raft entries of the waiting operations. While it waits as above, or while raft writes an
+// entry and Apply blocks, the next group collects. Raft keeps an entry in memory until it
 // is applied, so a new one is made only if the others have fewer than Options.flight bytes.
 func (n *Node) proposer() {
 	inFlight, over := 0, make(chan int)
+	spacing := time.NewTimer(entrySpacing)
+	spaced := true // entrySpacing has passed since the last entry
 	for {
 		queue := n.queue
-		if inFlight >= opsInFlight || n.flying.Load() >= n.opts.flight {
+		if inFlight >= opsInFlight && !spaced || n.flying.Load() >= n.opts.flight {
 			queue = nil
 		}
 		var group []*proposal
@@ -1040,6 +1047,9 @@ func (n *Node) proposer() {
 			return
 		case k := <-over:
 			inFlight -= k
+			continue
+		case <-spacing.C:
+			spaced = true
 			continue
 		case p := <-queue:
 			group = append(group, p)
@@ -1066,6 +1076,8 @@ func (n *Node) proposer() {
 		}
 		n.metrics.Entries.Add(1)
 		inFlight += len(group)
+		spaced = false
+		spacing.Reset(entrySpacing)
 		bytes := int64(len(entry))
 		n.flying.Add(bytes)
 		future := n.raft.Apply(entry, 0)
