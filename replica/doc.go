@@ -2,8 +2,8 @@
 
 // Package replica keeps SQLite databases on several machines, usually three, through
 // raft. A commit returns when a majority of the machines has it durably. If one machine
-// fails, the others continue, and no acknowledged commit is lost. The module is
-// unfinished: docs/replica.md lists what works and what is missing.
+// fails, the others continue, and no acknowledged commit is lost. docs/replica.md
+// lists what works and what is missing; no name of the module is stable yet.
 //
 // # Model
 //
