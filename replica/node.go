@@ -1034,12 +1034,15 @@ const (
 // is applied, so a new one is made only if the others have fewer than Options.flight bytes.
 func (n *Node) proposer() {
 	inFlight, over := 0, make(chan int)
-	spacing := time.NewTimer(entrySpacing)
-	spaced := true // entrySpacing has passed since the last entry
+	var last time.Time // when the last entry was made
 	for {
 		queue := n.queue
-		if inFlight >= opsInFlight && !spaced || n.flying.Load() >= n.opts.flight {
+		var spacing <-chan time.Time
+		switch rest := entrySpacing - time.Since(last); {
+		case n.flying.Load() >= n.opts.flight:
 			queue = nil
+		case inFlight >= opsInFlight && rest > 0:
+			queue, spacing = nil, time.After(rest)
 		}
 		var group []*proposal
 		select {
@@ -1048,8 +1051,7 @@ func (n *Node) proposer() {
 		case k := <-over:
 			inFlight -= k
 			continue
-		case <-spacing.C:
-			spaced = true
+		case <-spacing:
 			continue
 		case p := <-queue:
 			group = append(group, p)
@@ -1076,8 +1078,7 @@ func (n *Node) proposer() {
 		}
 		n.metrics.Entries.Add(1)
 		inFlight += len(group)
-		spaced = false
-		spacing.Reset(entrySpacing)
+		last = time.Now()
 		bytes := int64(len(entry))
 		n.flying.Add(bytes)
 		future := n.raft.Apply(entry, 0)
