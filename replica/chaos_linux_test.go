@@ -33,6 +33,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/appendlog"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/replica/internal/raftlog"
 )
 
@@ -660,7 +661,7 @@ func newChaos(t testing.TB, bug seededBug, forward, snapshots bool) *chaos {
 	if !c.skewed {
 		t.Log("time namespaces cannot be made here: clocks are not skewed")
 	}
-	for i, a := range freeAddresses(t, 3, false) {
+	for i, a := range ringtest.FreeAddresses(t, ringtest.OwnHost(), 3) {
 		c.net.listen[chaosIDs[i]] = a
 	}
 	for _, id := range chaosIDs {

@@ -9,13 +9,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/ringside-io/ringside/appendlog"
 )
 
 // deferring starts nodes that defer transactions until they are needed.
@@ -281,18 +277,15 @@ func TestMerge(t *testing.T) {
 
 // TestEntriesInFlight: while results are awaited, later operations share an entry.
 func TestEntriesInFlight(t *testing.T) {
-	var leaderDir atomic.Pointer[string]
+	var logs followerLogs
 	gate := make(chan struct{})
-	written := func(s appendlog.SegmentInfo) error {
-		if dir := leaderDir.Load(); dir != nil && !strings.HasPrefix(s.Path, *dir) {
-			<-gate
-		}
-		return nil
-	}
-	c := newCluster(t, 3, Options{Election: 10 * time.Second, disk: disk{written: written}})
+	c := newCluster(t, 3, Options{Election: 10 * time.Second, disk: disk{written: logs.written}})
 	leader := c.leader()
 	c.judge()
-	leaderDir.Store(&leader.opts.Dir)
+	logs.set(leader, func() error {
+		<-gate
+		return nil
+	})
 	before := leader.metrics.Entries.Load()
 	const count = 3 * opsInFlight
 	var all []*proposal

@@ -11,14 +11,11 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-
-	"github.com/ringside-io/ringside/appendlog"
 )
 
 // TestDeposedLeaderExec: the result of a statement that changes nothing is a read. A leader that has not
@@ -152,21 +149,12 @@ func TestReaderOfBrokenFile(t *testing.T) {
 // TestCommitWithoutStorage: the followers answer heartbeats and cannot store entries. A write returns when
 // its context ends, and its transaction is later there as a whole or not at all.
 func TestCommitWithoutStorage(t *testing.T) {
-	var full atomic.Bool
-	var leads atomic.Pointer[string]
-	written := func(g appendlog.SegmentInfo) error {
-		if dir := leads.Load(); full.Load() && !strings.HasPrefix(g.Path, *dir) {
-			return io.ErrShortWrite
-		}
-		return nil
-	}
-	c := newCluster(t, 3, Options{disk: disk{written: written}})
+	var logs followerLogs
+	c := newCluster(t, 3, Options{disk: disk{written: logs.written}})
 	leader := c.leader()
-	dir := leader.opts.Dir + string(filepath.Separator)
-	leads.Store(&dir)
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)")
-	full.Store(true)
+	logs.set(leader, func() error { return io.ErrShortWrite })
 	write := map[string]func(context.Context, string) error{
 		"a statement": func(ctx context.Context, s string) error {
 			_, err := db.ExecContext(ctx, s)
@@ -200,7 +188,7 @@ func TestCommitWithoutStorage(t *testing.T) {
 	if last := leader.raft.LastIndex(); leader.leader() != nil && last > logged+1 {
 		t.Errorf("%d transactions were proposed", last-logged)
 	}
-	full.Store(false)
+	logs.reset()
 	until(t, "the leader writes again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -217,18 +205,9 @@ func TestCommitWithoutStorage(t *testing.T) {
 // TestCommitWithoutDeadline: writes without a deadline return although the followers, which answer, never store
 // an entry.
 func TestCommitWithoutDeadline(t *testing.T) {
-	var full atomic.Bool
-	var leads atomic.Pointer[string]
-	written := func(g appendlog.SegmentInfo) error {
-		if dir := leads.Load(); full.Load() && !strings.HasPrefix(g.Path, *dir) {
-			return syscall.ENOSPC
-		}
-		return nil
-	}
-	c := newCluster(t, 3, Options{disk: disk{written: written}, stall: 300 * time.Millisecond})
+	var logs followerLogs
+	c := newCluster(t, 3, Options{disk: disk{written: logs.written}, stall: 300 * time.Millisecond})
 	leader := c.leader()
-	dir := leader.opts.Dir + string(filepath.Separator)
-	leads.Store(&dir)
 	one, other := open(t, leader, "one"), open(t, leader, "other")
 	for _, db := range []*sql.DB{one, other} {
 		until(t, "a table", func() bool { // a busy machine may need longer than stall
@@ -237,7 +216,7 @@ func TestCommitWithoutDeadline(t *testing.T) {
 		})
 	}
 	c.judge()
-	full.Store(true)
+	logs.set(leader, func() error { return syscall.ENOSPC })
 	term := leader.raft.CurrentTerm()
 	insert := func(db *sql.DB) func() error {
 		return func() error {
@@ -269,7 +248,7 @@ func TestCommitWithoutDeadline(t *testing.T) {
 			t.Fatalf("%s does not return", call.what)
 		}
 	}
-	full.Store(false)
+	logs.reset()
 	for _, db := range []string{"one", "other"} {
 		until(t, "the leader writes again", func() bool {
 			_, err := open(t, c.leader(), db).ExecContext(t.Context(), "INSERT INTO t VALUES(2)")

@@ -7,17 +7,18 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/ringside-io/ringside/appendlog"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 const patience = 30 * time.Second
@@ -63,7 +64,11 @@ func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	if c.base.Logger == nil {
 		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))
 	}
-	for i, a := range freeAddresses(t, count, o.TLS != nil) {
+	host := ringtest.OwnHost()
+	if o.TLS != nil { // the certificates' address
+		host = "127.0.0.1"
+	}
+	for i, a := range ringtest.FreeAddresses(t, host, count) {
 		c.addrs[string(rune('a'+i))] = a
 	}
 	for id := range c.addrs {
@@ -77,25 +82,33 @@ func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
 	return c
 }
 
-// freeAddresses returns different addresses that were free a moment ago: members know each
-// other's addresses before they listen. Other connections use ports of 127.0.0.1. Ports of
-// another address stay free, unless the system permits only 127.0.0.1.
-func freeAddresses(t testing.TB, count int, usual bool) (all []string) {
-	t.Helper()
-	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
-	if usual {
-		host = "127.0.0.1"
-	}
-	for range count {
-		l, err := net.Listen("tcp", host+":0")
-		must(t, err)
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
+func freeAddress(t testing.TB) string { return ringtest.FreeAddresses(t, ringtest.OwnHost(), 1)[0] }
+
+// followerLogs is disk.written of all nodes of a cluster. It makes raft's logs of all but one node fail or wait.
+type followerLogs struct {
+	hook atomic.Pointer[func(appendlog.SegmentInfo) error]
 }
 
-func freeAddress(t testing.TB) string { return freeAddresses(t, 1, false)[0] }
+func (f *followerLogs) written(g appendlog.SegmentInfo) error {
+	if hook := f.hook.Load(); hook != nil {
+		return (*hook)(g)
+	}
+	return nil
+}
+
+// set calls do for each write of a log that is not the leader's.
+func (f *followerLogs) set(leader *Node, do func() error) {
+	dir := leader.opts.Dir + string(filepath.Separator)
+	hook := func(g appendlog.SegmentInfo) error {
+		if strings.HasPrefix(g.Path, dir) {
+			return nil
+		}
+		return do()
+	}
+	f.hook.Store(&hook)
+}
+
+func (f *followerLogs) reset() { f.hook.Store(nil) }
 
 type testWriter struct{ t testing.TB }
 

@@ -436,7 +436,7 @@ func TestKilledWhileNew(t *testing.T) {
 	if err := errors.Join(store.SetUint64([]byte("CurrentTerm"), 1), store.Close()); err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddresses(t, 1, false)[0]
+	addr := freeAddress(t)
 	n, err := Open(Options{ID: "a", Dir: dir, Listen: addr, Peers: map[string]string{"a": addr}})
 	if err != nil {
 		t.Fatal(err)

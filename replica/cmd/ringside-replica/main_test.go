@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/replica"
 )
 
@@ -101,19 +101,12 @@ func leader(t *testing.T, dirs map[string]string) string {
 	return ""
 }
 
-// freeAddresses returns an address for each node. Other connections use ports of 127.0.0.1. Ports of
-// another address stay free while a node does not run.
+// freeAddresses returns an address for each node.
 func freeAddresses(t *testing.T, ids ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
-	for _, id := range ids {
-		l, err := net.Listen("tcp", host+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all[id] = l.Addr().String()
+	for i, address := range ringtest.FreeAddresses(t, ringtest.OwnHost(), len(ids)) {
+		all[ids[i]] = address
 	}
 	return all
 }
