@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -141,6 +142,10 @@ func TestNohup(t *testing.T) {
 }
 
 func TestSignalsCleanUp(t *testing.T) {
+	// Programs inherit an ignored SIGHUP, as of "nohup go test", but not a caught one.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir, out := t.TempDir(), t.TempDir()
