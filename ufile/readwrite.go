@@ -24,6 +24,9 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
 	}
+	if f.hot(p, off) && f.readHot(p, off) {
+		return len(p), nil
+	}
 	if fileKind(f.kind.Load()) == kindUnknown && f.readFirst(p, off) {
 		return len(p), nil
 	}
@@ -51,6 +54,17 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 		n += m
 	}
 	return n, nil
+}
+
+// readHot is a plain call. It reports whether it has read all of the data. If not, ReadAt reads again, and
+// finds the end of the file or the error.
+func (f *File) readHot(p []byte, off int64) bool {
+	if !f.lock.Acquire() {
+		return false
+	}
+	n, _ := sys.Pread(f.fd, p, off)
+	f.lock.Release()
+	return n == len(p)
 }
 
 // readFirst is the first ReadAt of a file about which nothing is known yet. It reports
@@ -107,8 +121,11 @@ func (f *File) preadAny(p []byte, off int64) (int, error) {
 // if other operations are in flight there, otherwise by a plain call, which is then
 // as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
-	if f.hot(p, off) {
-		return f.call(reading, p, off)
+	if f.hits.Load() >= hotAfter && len(p) <= hotMax && plainIsFaster(f.fd, p, off) {
+		if !asks(off) {
+			return f.call(reading, p, off)
+		}
+		f.plain.Add(hotAsk - 1)
 	}
 	bulk := len(p) >= bulkMin && !f.direct
 	ask := f.askCache()

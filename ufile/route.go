@@ -4,7 +4,6 @@ package ufile
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -120,28 +119,26 @@ const (
 	bulkAsk    = 8
 )
 
-// While all reads of a file find their data in the page cache, small ones may be plain
-// calls: see plainIsFaster. One read in hotAsk, by chance, asks the cache all the same. The
-// first one that does not find its data ends this.
+// While all reads of a file find their data in the page cache, small ones may be plain calls:
+// see plainIsFaster. Those at one offset in hotAsk ask the cache all the same. The first one that does not
+// find its data ends this.
 const (
 	hotMax   = 16 << 10 // bytes of a small read
 	hotAfter = 64       // cached reads in succession
-	hotAsk   = 16
+	hotAsk   = 1 << hotBits
+	hotBits  = 6
 )
 
-// hot reports whether a read is a plain call because the file was cached so far. The
-// caller does not count that call: hot counts in sixteens, because goroutines that read
-// one file would wait for the counter.
+// hot reports whether a read is a plain call because the file was cached so far. The caller does
+// not count that call: goroutines that read one file would wait for the counter. Those that ask the cache
+// count it, for hotAsk calls each.
 func (f *File) hot(p []byte, off int64) bool {
-	if f.hits.Load() < hotAfter || len(p) > hotMax || !plainIsFaster(f.fd, p, off) {
-		return false
-	}
-	if rand.Uint32N(hotAsk) == 0 {
-		f.plain.Add(hotAsk - 1)
-		return false
-	}
-	return true
+	return f.hits.Load() >= hotAfter && hotCall.Load() == callPlain && len(p) <= hotMax && !asks(off)
 }
+
+// asks reports whether a hot read at an offset asks the page cache. Multiplying spreads the offsets
+// (Knuth, The Art of Computer Programming, 6.4).
+func asks(off int64) bool { return uint64(off+1)*0x9E3779B97F4A7C15>>(64-hotBits) == 0 }
 
 // hotCall is the faster call for cached data on this machine: callUnknown, callRaw or
 // callPlain.
