@@ -42,8 +42,16 @@ func (f *file) CheckpointDone() {
 	vfsutil.WrapCheckpointDone(f.File)
 }
 
-// SharedMemory and MemoryMapper return the base's values: their interfaces are sealed.
-func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+// SharedMemory returns the base's value, because the interface is sealed. The driver calls it for each
+// operation on the WAL's index.
+func (f *file) SharedMemory() vfs.SharedMemory {
+	if f.beside != nil {
+		f.beside.frames.indexUsed(f.beside.File)
+	}
+	return vfsutil.WrapSharedMemory(f.File)
+}
+
+// MemoryMapper returns the base's value, because the interface is sealed.
 func (f *file) MemoryMapper() vfs.MemoryMapper { return vfsutil.WrapMemoryMapper(f.File) }
 
 // ChunkSize makes the file grow and shrink by multiples of size bytes, as SQLite's own VFS

@@ -33,6 +33,8 @@ type file struct {
 	prefetch   *prefetcher  // nil without prefetch
 	frames     *frameWriter // nil if it is no WAL
 	wal        *walFile     // nil if it is no WAL, or has no log
+	main       *file        // the database of this journal or WAL; nil if it is not known
+	beside     *file        // the WAL of this database, while this connection has it open
 	checkpoint bool         // this connection is running a checkpoint
 	walSynced  bool         // the WAL was synced for the running checkpoint
 	closing    sync.Once
@@ -68,6 +70,9 @@ func (f *file) Close() error {
 			f.prefetch.close()
 		}
 		err = f.frames.flush(f.File)
+		if f.main != nil && f.main.beside == f {
+			f.main.beside = nil
+		}
 		if f.wal != nil {
 			err = errors.Join(err, f.wal.close())
 		}
@@ -85,8 +90,10 @@ func (f *file) Close() error {
 // the scheduler, and prefetch may begin while the disk reads a page that is not cached.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if f.prefetch == nil {
-		if err := f.frames.flush(f.File); err != nil {
-			return 0, err
+		if f.frames.holds(off, len(p)) {
+			if err := f.frames.flush(f.File); err != nil {
+				return 0, err
+			}
 		}
 		return f.File.ReadAt(p, off)
 	}

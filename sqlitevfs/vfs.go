@@ -77,6 +77,9 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		f.db.commits.configure(f.db.opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
 		f.frames = &frameWriter{}
+		if f.main != nil {
+			f.main.beside = f
+		}
 		f.wal = newWALFile(f.db, f.name, f.fd, f.frames)
 	}
 	return f, out, nil
@@ -94,7 +97,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		f.entry = created && err == nil && size == 0
 	} else {
 		if main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile()); ok {
-			f.db = main.db
+			f.db, f.main = main.db, main
 		}
 		// It is not known whether the entry of an existing file was ever synced, unless
 		// this process synced it.

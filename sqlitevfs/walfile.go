@@ -4,6 +4,7 @@ package sqlitevfs
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"github.com/ncruces/go-sqlite3/vfs"
 
@@ -17,56 +18,99 @@ const (
 	frameHeaderSize = 24
 )
 
-// frameWriter writes a WAL frame by one call. SQLite writes the header and the page of a frame
-// by two calls, so the header is deferred until the page is written. A header that SQLite
-// writes again, because a transaction changes a page twice, is not deferred: no page follows
-// it. A header is treated as new if it lies behind all frames that this connection wrote.
+// frameWriter writes the frames of a transaction to a WAL by one call, where SQLite makes two calls
+// for each frame. It holds new frames until one ends the transaction, and then reports a failed
+// write, so that SQLite does not commit. A frame is new if it lies behind all frames that this
+// connection wrote. A header that SQLite writes again, because a transaction changes a page twice,
+// is written at once.
+//
+// Frames must be in the file before another connection may read or write there. SQLite locks and
+// changes the WAL's index before that, and calls indexUsed.
 type frameWriter struct {
-	buf    []byte // as written, from start; ends with the deferred header if there is one
-	start  int64
-	held   bool  // a header is deferred
-	high   int64 // end of the last frame
-	single int64 // offset of a header that was written without its page; 0: none
-	keep   bool  // keep all frames until forget is called, as far as they are contiguous
-	ends   int   // new frames that end a transaction since the last sync
+	buf     []byte // frames in their order, from start; from a pool
+	start   int64
+	done    int   // bytes of buf that are in the file
+	headed  bool  // buf ends with a header whose page has not been written
+	last    bool  // the newest frame ends a transaction
+	watched bool  // indexUsed was called since the last end of a transaction
+	high    int64 // end of the last frame
+	single  int64 // offset of a header that was written without its page; 0: none
+	failed  error // of indexUsed, which dropped frames that end before end()
+	keep    bool  // keep all frames until forget is called, as far as they are contiguous
+	ends    int   // new frames that end a transaction since the last sync
 }
 
-// maxKept is how many bytes of frames are kept.
-const maxKept = 256 << 10
+// maxFrames is how many bytes of frames are held or kept, and one frame more.
+const maxFrames = 256 << 10
+
+// framePool has the buffers of connections that hold no frames. Most connections are idle.
+var framePool sync.Pool
 
 func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 
 // writeAt writes to a WAL instead of f.WriteAt.
 func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
-	if w.held && off == w.end() {
-		w.held = false
-		frame := len(w.buf) - frameHeaderSize
-		w.buf = append(w.buf, p...)
-		n, err := f.WriteAt(w.buf[frame:], off-frameHeaderSize)
-		if err != nil {
-			w.buf = w.buf[:0]
-		}
-		w.high = max(w.high, off+int64(len(p)))
-		return max(n-frameHeaderSize, 0), err
+	switch {
+	case w.headed && off == w.end():
+		return w.addPage(f, p, off)
+	case !w.headed && len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize):
+		return w.addHeader(f, p, off)
+	}
+	return w.overwrite(f, p, off)
+}
+
+// addPage adds the page of the newest header.
+func (w *frameWriter) addPage(f vfs.File, p []byte, off int64) (int, error) {
+	w.buf = append(w.buf, p...)
+	w.headed, w.high = false, max(w.high, w.end())
+	frame := (off-walHeaderSize)/int64(frameHeaderSize+len(p)) + 1
+	if !w.last && w.watched && len(w.buf)-w.done < maxFrames && frame <= firstIndexPage {
+		return len(p), nil
+	}
+	if w.last {
+		w.watched = false
 	}
 	if err := w.flush(f); err != nil {
 		return 0, err
 	}
-	if len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize) {
-		if !w.keep || off != w.end() || len(w.buf) > maxKept {
-			w.buf, w.start = w.buf[:0], off
+	return len(p), nil
+}
+
+// addHeader begins a new frame.
+func (w *frameWriter) addHeader(f vfs.File, p []byte, off int64) (int, error) {
+	failed := w.failed
+	if w.failed = nil; failed != nil && off == w.end() {
+		return 0, failed
+	}
+	if off != w.end() || len(w.buf) > maxFrames {
+		if err := w.flush(f); err != nil {
+			return 0, err
 		}
-		w.buf, w.held = append(w.buf, p...), true
-		if binary.BigEndian.Uint32(p[4:]) != 0 {
-			w.ends++
+		w.drop()
+		w.start = off
+	}
+	if w.buf == nil {
+		if b, ok := framePool.Get().(*[]byte); ok {
+			w.buf = *b
 		}
-		return len(p), nil
+	}
+	w.buf, w.headed = append(w.buf, p...), true
+	if w.last = binary.BigEndian.Uint32(p[4:]) != 0; w.last {
+		w.ends++
+	}
+	return len(p), nil
+}
+
+// overwrite makes any other write at once, and changes the frames of the buffer in the same way.
+func (w *frameWriter) overwrite(f vfs.File, p []byte, off int64) (int, error) {
+	if err := w.flush(f); err != nil {
+		return 0, err
 	}
 	switch {
 	case off >= w.start && off+int64(len(p)) <= w.end():
 		copy(w.buf[off-w.start:], p)
 	case off < w.end() && off+int64(len(p)) > w.start:
-		w.buf = w.buf[:0]
+		w.drop()
 	}
 	if w.single != 0 && off == w.single+frameHeaderSize {
 		w.high = off + int64(len(p)) // a frame, so the WAL was restarted or a transaction rolled back
@@ -76,35 +120,74 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
 	}
 	n, err := f.WriteAt(p, off)
 	if err != nil {
-		w.buf = w.buf[:0]
+		w.drop()
 	}
 	return n, err
 }
 
-// flush writes the deferred header. It is called before any other operation on the file. It
-// does nothing if w is nil.
+// firstIndexPage is how many frames the first page of the WAL's index has,
+// https://www.sqlite.org/walformat.html. SQLite maps it before it writes frames. Others it may map in the
+// middle of a transaction, so later frames are not held: a failure of indexUsed is not reported.
+const firstIndexPage = 4062
+
+// holds reports whether a part of a range of the WAL is held.
+func (w *frameWriter) holds(off int64, size int) bool {
+	return w != nil && w.done < len(w.buf) && off < w.end() && off+int64(size) > w.start+int64(w.done)
+}
+
+// flush writes the held frames. It is called before any other operation on the file, except reads
+// elsewhere. It does nothing if w is nil.
 func (w *frameWriter) flush(f vfs.File) error {
-	if w == nil || !w.held {
+	if w == nil || w.done == len(w.buf) {
 		return nil
 	}
-	w.held = false
-	head := w.buf[len(w.buf)-frameHeaderSize:]
-	w.single = w.end() - frameHeaderSize
-	_, err := f.WriteAt(head, w.single)
-	w.buf = w.buf[:0]
+	_, err := f.WriteAt(w.buf[w.done:], w.start+int64(w.done))
+	if w.done = len(w.buf); w.headed {
+		w.headed, w.single = false, w.end()-frameHeaderSize
+		w.drop()
+	} else if err != nil || !w.keep {
+		w.drop()
+	}
 	return err
+}
+
+// indexUsed is called before SQLite locks or changes the WAL's index. Frames that are held then belong
+// to a transaction that was rolled back, so nobody reads them. If they cannot be written, only a frame that
+// would continue them is refused, once. It does nothing if w is nil.
+func (w *frameWriter) indexUsed(f vfs.File) {
+	if w == nil {
+		return
+	}
+	w.watched = true
+	if err := w.flush(f); err != nil {
+		w.failed = err
+	}
 }
 
 // kept returns the bytes of a range of the WAL, or nil if not all were kept and written.
 func (w *frameWriter) kept(start, end int64) []byte {
-	if !w.keep || w.held || start < w.start || end > w.end() {
+	if !w.keep || start < w.start || end > w.start+int64(w.done) {
 		return nil
 	}
 	return w.buf[start-w.start : end-w.start]
 }
 
 // forget drops the kept frames. keep sets whether later writes are kept.
-func (w *frameWriter) forget(keep bool) { w.buf, w.keep = w.buf[:0], keep }
+func (w *frameWriter) forget(keep bool) {
+	w.drop()
+	w.keep = keep
+}
+
+// drop forgets the frames of the buffer, and returns it to the pool.
+func (w *frameWriter) drop() {
+	w.start, w.done = w.end(), 0
+	if cap(w.buf) > 0 {
+		w.buf = w.buf[:0]
+		b := w.buf
+		framePool.Put(&b)
+	}
+	w.buf = nil
+}
 
 // walFile records the writes of one connection to a WAL, in order to recognise the sync that
 // ends a commit. That sync follows a frame whose header contains the size of the database.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -35,10 +36,10 @@ func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
 
 // TestFrameWriter makes SQLite's writes in transactions that append frames, change their
 // pages, write headers again, and roll back. It compares the file with one that is written
-// by single calls.
+// by single calls, whenever another connection may read it.
 func TestFrameWriter(t *testing.T) {
 	const page = 64
-	for seed := range uint64(200) {
+	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		var model, got memoryFile
 		w := &frameWriter{keep: seed%2 == 0}
@@ -56,47 +57,65 @@ func TestFrameWriter(t *testing.T) {
 		}
 		random := func(n int) []byte {
 			p := make([]byte, n)
-			binary.LittleEndian.PutUint64(p, r.Uint64())
+			for i := range p {
+				p[i] = byte(r.Uint32())
+			}
+			return p
+		}
+		header := func(last bool) []byte {
+			p := random(frameHeaderSize)
+			binary.BigEndian.PutUint32(p[4:], 0)
+			if last {
+				p[7] = 1
+			}
 			return p
 		}
 		write(random(walHeaderSize), 0)
 		end := int64(walHeaderSize)
 		frame := int64(frameHeaderSize + page)
 		for range 60 {
-			first := end
-			for range r.IntN(5) + 1 {
-				before := got.writes
-				write(random(frameHeaderSize), end)
+			if seed%4 < 2 {
+				w.indexUsed(&got)
+				equal("the use of the index")
+			}
+			first, before, others, isNew := end, got.writes, 0, end >= w.high
+			count := r.IntN(5) + 1
+			for i := range count {
+				write(header(i == count-1), end)
 				write(random(page), end+frameHeaderSize)
-				equal("a frame")
-				if end >= w.high-frame && got.writes-before > 2 {
-					t.Fatalf("seed %d: %d writes for a frame", seed, got.writes-before)
+				if i == count-1 {
+					equal("a transaction")
 				}
 				end += frame
 				if r.IntN(4) == 0 { // a page that changes again in the transaction
 					k := first + frame*r.Int64N((end-first)/frame)
 					write(random(page), k+frameHeaderSize)
 					equal("a page that changed again")
+					others += 2
 				}
+			}
+			if n := got.writes - before - others; isNew && seed%4 < 2 && n > 1 || isNew && n > count {
+				t.Fatalf("seed %d: %d writes for %d frames", seed, n, count)
 			}
 			if p := w.kept(first, end); p != nil && !bytes.Equal(p, model.data[first:end]) {
 				t.Fatalf("seed %d: the kept frames differ from the file", seed)
 			}
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0: // checksums are written again
 				for k := first + frame*r.Int64N((end-first)/frame); k < end; k += frame {
-					write(random(frameHeaderSize), k)
+					write(header(false), k)
 				}
 				equal("headers that are written again")
-			case 1: // rollback
+			case 1: // rollback of a transaction that was written
 				end = first
 			case 2: // another connection restarts the WAL, and writes
+				w.indexUsed(&got)
 				model.WriteAt(random(page), walHeaderSize)
 				copy(got.data[walHeaderSize:], model.data[walHeaderSize:][:page])
 				w.forget(w.keep)
 				end = walHeaderSize
 			case 3: // a sync in the middle of a frame, as without powersafe overwrite
-				write(random(frameHeaderSize), end)
+				write(header(true), end)
 				if err := w.flush(&got); err != nil {
 					t.Fatal(err)
 				}
@@ -106,22 +125,54 @@ func TestFrameWriter(t *testing.T) {
 				end += frame
 			case 4:
 				w.forget(r.IntN(2) == 0)
+			case 5: // frames of a transaction that is rolled back, while another connection writes
+				for i := range int64(r.IntN(3)) {
+					write(header(false), end+i*frame)
+					write(random(page), end+i*frame+frameHeaderSize)
+				}
+				w.indexUsed(&got)
+				equal("a rollback")
+				p := random(page)
+				model.WriteAt(p, end)
+				got.WriteAt(p, end)
 			}
 		}
 	}
 }
 
-// TestFrameTakesOneWrite counts the writes of frames that are appended.
-func TestFrameTakesOneWrite(t *testing.T) {
-	var f memoryFile
-	w := &frameWriter{}
-	for i := range int64(10) {
-		off := walHeaderSize + i*(frameHeaderSize+4096)
-		w.writeAt(&f, make([]byte, frameHeaderSize), off)
-		w.writeAt(&f, make([]byte, 4096), off+frameHeaderSize)
-	}
-	if f.writes != 10 {
-		t.Errorf("%d writes for 10 frames", f.writes)
+// TestTransactionTakesOneWrite counts the writes of transactions: one for each, or one for each frame if
+// nobody tells the writer when the WAL's index is used, and after frame 4062.
+func TestTransactionTakesOneWrite(t *testing.T) {
+	const page = 512
+	for _, watched := range []bool{true, false} {
+		var f memoryFile
+		w := &frameWriter{}
+		off := int64(walHeaderSize)
+		frames := func(n int, last bool) int {
+			before := f.writes
+			if watched {
+				w.indexUsed(&f)
+			}
+			for i := range n {
+				head := make([]byte, frameHeaderSize)
+				if last && i == n-1 {
+					head[7] = 1
+				}
+				w.writeAt(&f, head, off)
+				w.writeAt(&f, make([]byte, page), off+frameHeaderSize)
+				off += frameHeaderSize + page
+			}
+			return f.writes - before
+		}
+		for _, k := range []struct{ frames, held int }{{1, 1}, {10, 1}, {2, 1}, {1000, 3}, {3039, 7}, {20, 10}, {30, 30}} {
+			want := k.held
+			if !watched {
+				want = k.frames
+			}
+			if n := frames(k.frames, true); n != want {
+				t.Errorf("watched %v: %d writes for %d frames, want %d", watched, n, k.frames, want)
+			}
+		}
 	}
 }
 
@@ -323,5 +374,77 @@ func TestFilesAreWhole(t *testing.T) {
 			wantQuery(t, stock, "PRAGMA integrity_check", "ok")
 			stock.Close()
 		}
+	}
+}
+
+// TestLostFramesAreNotContinued makes the write of held frames fail when the WAL's index is used. A frame
+// behind them is refused once, because frames before it are missing in the file.
+func TestLostFramesAreNotContinued(t *testing.T) {
+	const frame = frameHeaderSize + 512
+	var f memoryFile
+	w := &frameWriter{}
+	head := make([]byte, frameHeaderSize)
+	w.indexUsed(&f)
+	w.writeAt(&f, head, walHeaderSize)
+	w.writeAt(&f, make([]byte, 512), walHeaderSize+frameHeaderSize)
+	f.fail = true
+	w.indexUsed(&f)
+	f.fail = false
+	for i, refused := range []bool{true, false} {
+		if n, err := w.writeAt(&f, head, walHeaderSize+frame); (err != nil) != refused || (n == 0) != refused {
+			t.Errorf("call %d: %d, %v", i, n, err)
+		}
+	}
+}
+
+// TestFramesOfARollback makes a transaction spill pages, and rolls it back while some of its frames are
+// held. Another connection then writes in their place. The first connection must not write there
+// afterwards, and the disk may be full at the rollback. It also counts the writes of a large commit.
+func TestFramesOfARollback(t *testing.T) {
+	for what, full := range map[string]bool{"disk": false, "full disk": true} {
+		t.Run(what, func(t *testing.T) {
+			name, r := record(t, Options{})
+			var writes int
+			var fail error
+			r.fail = func(event string) error {
+				if event != "write wal" {
+					return nil
+				}
+				writes++
+				return fail
+			}
+			path := dbFile(t)
+			a := connect(t, path, name)
+			execSQL(t, a, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")
+			b := connect(t, path, name)
+			const insert = "INSERT INTO t(v) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<50) SELECT randomblob(3000) FROM n"
+			execSQL(t, a, insert)
+			writes = 0
+			execSQL(t, a, insert)
+			if writes != 1 {
+				t.Errorf("a commit of 50 pages made %d writes", writes)
+			}
+			execSQL(t, a, "PRAGMA cache_size=5; UPDATE t SET v=randomblob(700)")
+			held := false
+			for i := range 20 {
+				// No page is added, so the first page does not change and the rollback reads no frame.
+				execSQL(t, a, fmt.Sprintf("BEGIN; UPDATE t SET v=randomblob(700) WHERE id<%d", 50+2*i))
+				if full {
+					fail = syscall.ENOSPC
+				}
+				writes = 0
+				execSQL(t, a, "ROLLBACK")
+				held = held || writes > 0
+				fail = nil
+				execSQL(t, b, "UPDATE t SET v=randomblob(600) WHERE id<20")
+				wantQuery(t, a, "SELECT count(*) FROM t WHERE length(v)=600", "19")
+				wantQuery(t, a, "PRAGMA integrity_check", "ok")
+				wantQuery(t, b, "PRAGMA integrity_check", "ok")
+			}
+			if !held {
+				t.Error("no frames were held at a rollback")
+			}
+			wantQuery(t, connect(t, path, "os"), "PRAGMA integrity_check", "ok")
+		})
 	}
 }

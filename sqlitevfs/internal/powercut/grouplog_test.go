@@ -176,7 +176,7 @@ func TestGroupLogStockFirst(t *testing.T) {
 				}
 				return judgeAll(s, dir, "db")
 			})
-			if missed == 0 {
+			if missed == 0 && !slow { // then too few moments are checked
 				t.Error("stock SQLite missed no commit: was the log used?")
 			}
 		})
