@@ -152,7 +152,7 @@ func (w *frameWriter) flush(f vfs.File) error {
 }
 
 // indexUsed is called before SQLite locks or changes the WAL's index. Frames that are held then belong
-// to a transaction that was rolled back, so nobody reads them. If they cannot be written, only a frame that
+// to a transaction that was rolled back, so SQLite does not read them. If they cannot be written, only a frame that
 // would continue them is refused, once. It does nothing if w is nil.
 func (w *frameWriter) indexUsed(f vfs.File) {
 	if w == nil {

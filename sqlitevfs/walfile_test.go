@@ -141,7 +141,7 @@ func TestFrameWriter(t *testing.T) {
 }
 
 // TestTransactionTakesOneWrite counts the writes of transactions: one for each, or one for each frame if
-// nobody tells the writer when the WAL's index is used, and after frame 4062.
+// the writer is not told when the WAL's index is used, and after frame 4062.
 func TestTransactionTakesOneWrite(t *testing.T) {
 	const page = 512
 	for _, watched := range []bool{true, false} {
