@@ -35,7 +35,7 @@ type frameWriter struct {
 	watched bool  // indexUsed was called since the last end of a transaction
 	high    int64 // end of the last frame
 	single  int64 // offset of a header that was written without its page; 0: none
-	failed  error // of indexUsed, which dropped frames that end before end()
+	failed  error // of the last indexUsed, which dropped frames
 	keep    bool  // keep all frames until forget is called, as far as they are contiguous
 	ends    int   // new frames that end a transaction since the last sync
 }
@@ -49,14 +49,21 @@ var framePool sync.Pool
 func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 
 // writeAt writes to a WAL instead of f.WriteAt.
-func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (int, error) {
+func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error) {
 	switch {
+	case w.failed != nil:
+		return 0, w.failed
 	case w.headed && off == w.end():
-		return w.addPage(f, p, off)
+		n, err = w.addPage(f, p, off)
 	case !w.headed && len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize):
-		return w.addHeader(f, p, off)
+		n, err = w.addHeader(f, p, off)
+	default:
+		n, err = w.overwrite(f, p, off)
 	}
-	return w.overwrite(f, p, off)
+	if err != nil {
+		w.drop() // SQLite rolls the transaction back
+	}
+	return n, err
 }
 
 // addPage adds the page of the newest header.
@@ -78,10 +85,6 @@ func (w *frameWriter) addPage(f vfs.File, p []byte, off int64) (int, error) {
 
 // addHeader begins a new frame.
 func (w *frameWriter) addHeader(f vfs.File, p []byte, off int64) (int, error) {
-	failed := w.failed
-	if w.failed = nil; failed != nil && off == w.end() {
-		return 0, failed
-	}
 	if off != w.end() || len(w.buf) > maxFrames {
 		if err := w.flush(f); err != nil {
 			return 0, err
@@ -118,11 +121,7 @@ func (w *frameWriter) overwrite(f vfs.File, p []byte, off int64) (int, error) {
 	if w.single = 0; len(p) == frameHeaderSize {
 		w.single = off
 	}
-	n, err := f.WriteAt(p, off)
-	if err != nil {
-		w.drop()
-	}
-	return n, err
+	return f.WriteAt(p, off)
 }
 
 // firstIndexPage is how many frames the first page of the WAL's index has,
@@ -136,31 +135,34 @@ func (w *frameWriter) holds(off int64, size int) bool {
 }
 
 // flush writes the held frames. It is called before any other operation on the file, except reads
-// elsewhere. It does nothing if w is nil.
+// elsewhere. If it fails, the frames stay held: SQLite does not roll back after each failed read. It does
+// nothing if w is nil.
 func (w *frameWriter) flush(f vfs.File) error {
 	if w == nil || w.done == len(w.buf) {
 		return nil
 	}
-	_, err := f.WriteAt(w.buf[w.done:], w.start+int64(w.done))
+	if _, err := f.WriteAt(w.buf[w.done:], w.start+int64(w.done)); err != nil {
+		return err
+	}
 	if w.done = len(w.buf); w.headed {
-		w.headed, w.single = false, w.end()-frameHeaderSize
-		w.drop()
-	} else if err != nil || !w.keep {
+		w.single = w.end() - frameHeaderSize
+	}
+	if w.headed || !w.keep {
 		w.drop()
 	}
-	return err
+	return nil
 }
 
 // indexUsed is called before SQLite locks or changes the WAL's index. Frames that are held then belong
-// to a transaction that was rolled back, so SQLite does not read them. If they cannot be written, only a frame that
-// would continue them is refused, once. It does nothing if w is nil.
+// to a transaction that was rolled back, so SQLite does not read them. If they cannot be written, all writes are
+// refused until the next call, which comes before the next transaction. It does nothing if w is nil.
 func (w *frameWriter) indexUsed(f vfs.File) {
 	if w == nil {
 		return
 	}
 	w.watched = true
-	if err := w.flush(f); err != nil {
-		w.failed = err
+	if w.failed = w.flush(f); w.failed != nil {
+		w.drop()
 	}
 }
 
@@ -180,7 +182,7 @@ func (w *frameWriter) forget(keep bool) {
 
 // drop forgets the frames of the buffer, and returns it to the pool.
 func (w *frameWriter) drop() {
-	w.start, w.done = w.end(), 0
+	w.start, w.done, w.headed = w.end(), 0, false
 	if cap(w.buf) > 0 {
 		w.buf = w.buf[:0]
 		b := w.buf

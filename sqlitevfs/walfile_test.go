@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
@@ -377,8 +378,9 @@ func TestFilesAreWhole(t *testing.T) {
 	}
 }
 
-// TestLostFramesAreNotContinued makes the write of held frames fail when the WAL's index is used. A frame
-// behind them is refused once, because frames before it are missing in the file.
+// TestLostFramesAreNotContinued makes the write of held frames fail when the WAL's index is used. All writes
+// are then refused, because frames before them are missing in the file. The next transaction uses the index
+// first, and may write anywhere.
 func TestLostFramesAreNotContinued(t *testing.T) {
 	const frame = frameHeaderSize + 512
 	var f memoryFile
@@ -390,10 +392,20 @@ func TestLostFramesAreNotContinued(t *testing.T) {
 	f.fail = true
 	w.indexUsed(&f)
 	f.fail = false
-	for i, refused := range []bool{true, false} {
-		if n, err := w.writeAt(&f, head, walHeaderSize+frame); (err != nil) != refused || (n == 0) != refused {
-			t.Errorf("call %d: %d, %v", i, n, err)
+	for what, k := range map[string]struct {
+		size int
+		off  int64
+	}{
+		"a frame behind it": {frameHeaderSize, walHeaderSize + frame},
+		"its page again":    {512, walHeaderSize + frameHeaderSize},
+	} {
+		if n, err := w.writeAt(&f, make([]byte, k.size), k.off); err == nil || n != 0 {
+			t.Errorf("%s: %d, %v", what, n, err)
 		}
+	}
+	w.indexUsed(&f)
+	if n, err := w.writeAt(&f, head, walHeaderSize+frame); err != nil {
+		t.Errorf("the next transaction: %d, %v", n, err)
 	}
 }
 
@@ -445,6 +457,53 @@ func TestFramesOfARollback(t *testing.T) {
 				t.Error("no frames were held at a rollback")
 			}
 			wantQuery(t, connect(t, path, "os"), "PRAGMA integrity_check", "ok")
+		})
+	}
+}
+
+// TestReadThatCannotWriteHeldFrames reads pages of a transaction that spilled, while a full disk does not
+// take the frames that are held. SQLite does not roll back after each failed read. If the transaction is
+// committed later, none of its frames may be missing.
+func TestReadThatCannotWriteHeldFrames(t *testing.T) {
+	for what, sql := range map[string]string{
+		"check":     "PRAGMA integrity_check",
+		"statement": "UPDATE t SET v=zeroblob(500+id%2) WHERE id%2=0 AND v IS NOT NULL",
+	} {
+		t.Run(what, func(t *testing.T) {
+			name, r := record(t, Options{})
+			var refused int
+			var fail error
+			r.fail = func(event string) error {
+				if event != "write wal" || fail == nil {
+					return nil
+				}
+				refused++
+				return vfs.SystemError(fail, sqlite3.FULL)
+			}
+			path := dbFile(t)
+			c := connect(t, path, name)
+			execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE UNIQUE INDEX i ON t(id, v)")
+			execSQL(t, c, "INSERT INTO t(v) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<200) SELECT zeroblob(700) FROM n")
+			committed := 0
+			for i := range 30 {
+				execSQL(t, c, fmt.Sprintf("PRAGMA cache_size=5; BEGIN; UPDATE t SET v=zeroblob(%d) WHERE id<%d; PRAGMA cache_size=1000", 600+i, 60+3*i))
+				fail = syscall.ENOSPC
+				c.Exec(sql)
+				if fail = nil; !c.GetAutocommit() && c.Exec("COMMIT") == nil {
+					committed++
+				} else if !c.GetAutocommit() {
+					execSQL(t, c, "ROLLBACK")
+				}
+				for _, vfs := range []string{name, "os"} {
+					wantQuery(t, connect(t, path, vfs), "PRAGMA integrity_check", "ok")
+				}
+				if t.Failed() {
+					t.Fatalf("round %d", i)
+				}
+			}
+			if t.Logf("%d writes refused, %d of 30 committed", refused, committed); refused == 0 {
+				t.Error("no frames were held at a read")
+			}
 		})
 	}
 }
