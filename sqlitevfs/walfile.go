@@ -32,6 +32,7 @@ type frameWriter struct {
 	done    int   // bytes of buf that are in the file
 	headed  bool  // buf ends with a header whose page has not been written
 	last    bool  // the newest frame ends a transaction
+	cut     bool  // only a part of the newest page was written
 	watched bool  // indexUsed was called since the last end of a transaction
 	high    int64 // end of the last frame
 	single  int64 // offset of a header that was written without its page; 0: none
@@ -55,7 +56,7 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error
 		return 0, w.failed
 	case w.headed && off == w.end():
 		n, err = w.addPage(f, p, off)
-	case !w.headed && len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize):
+	case !w.headed && !w.cut && len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize):
 		n, err = w.addHeader(f, p, off)
 	default:
 		n, err = w.overwrite(f, p, off)
@@ -66,10 +67,11 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error
 	return n, err
 }
 
-// addPage adds the page of the newest header.
+// addPage adds the page of the newest header. Without powersafe overwrite SQLite writes the last page in two
+// parts, with a sync in between. A part is no power of two if the other one has the size of a header.
 func (w *frameWriter) addPage(f vfs.File, p []byte, off int64) (int, error) {
 	w.buf = append(w.buf, p...)
-	w.headed, w.high = false, max(w.high, w.end())
+	w.headed, w.cut, w.high = false, len(p)&(len(p)-1) != 0, max(w.high, w.end())
 	frame := (off-walHeaderSize)/int64(frameHeaderSize+len(p)) + 1
 	if !w.last && w.watched && len(w.buf)-w.done < maxFrames && frame <= firstIndexPage {
 		return len(p), nil
@@ -109,6 +111,7 @@ func (w *frameWriter) overwrite(f vfs.File, p []byte, off int64) (int, error) {
 	if err := w.flush(f); err != nil {
 		return 0, err
 	}
+	w.cut = false
 	switch {
 	case off >= w.start && off+int64(len(p)) <= w.end():
 		copy(w.buf[off-w.start:], p)

@@ -378,6 +378,25 @@ func TestFilesAreWhole(t *testing.T) {
 	}
 }
 
+// TestPageInTwoParts writes a page as SQLite does without powersafe overwrite. The second part has the size
+// of a header, and is written at once.
+func TestPageInTwoParts(t *testing.T) {
+	var f memoryFile
+	w := &frameWriter{}
+	w.indexUsed(&f)
+	head := make([]byte, frameHeaderSize)
+	head[7] = 1
+	w.writeAt(&f, head, walHeaderSize)
+	w.writeAt(&f, make([]byte, 512-frameHeaderSize), walHeaderSize+frameHeaderSize)
+	if err := w.flush(&f); err != nil {
+		t.Fatal(err)
+	}
+	f.fail = true
+	if n, err := w.writeAt(&f, make([]byte, frameHeaderSize), walHeaderSize+512); err == nil || n != 0 {
+		t.Errorf("the second part could not be written: %d, %v", n, err)
+	}
+}
+
 // TestLostFramesAreNotContinued makes the write of held frames fail when the WAL's index is used. All writes
 // are then refused, because frames before them are missing in the file. The next transaction uses the index
 // first, and may write anywhere.
