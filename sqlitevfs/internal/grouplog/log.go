@@ -81,8 +81,9 @@ type Log struct {
 	wals       map[*WAL]struct{}
 	used       []*segment // oldest first; the last is written
 	free       []*segment
-	total      int // segments in the file
-	limit      int // maximum number of segments
+	total      int   // segments in the file
+	zeroed     int64 // bytes of zeros of the next segment, behind them
+	limit      int   // maximum number of segments
 	stats      Stats
 
 	// revision is that of the header written last. While the provider runs, only the provider uses
@@ -305,7 +306,7 @@ func (l *Log) writeHeader(h fileHeader) error {
 }
 
 // zeroPiece is the size of a write to a new segment.
-const zeroPiece = 1 << 20
+const zeroPiece = 256 << 10
 
 // zero writes zeros to a new segment, because overwriting is cheaper than extending.
 func zero(f disk.File, off, n int64) error {

@@ -64,8 +64,8 @@ func (l *Log) provide() {
 		due := l.used[0].due()
 		if dead := l.trim(); len(dead) > 0 {
 			l.release(dead)
-		} else if l.total < l.limit && (synced || len(l.used) < 2 || len(due) > fewWALs || l.outgrown()) {
-			l.grow()
+		} else if l.total < l.limit && (synced || len(l.used) < 2 || len(due) > fewWALs) {
+			l.grow(l.header.segment)
 		} else if !synced && len(l.used) > 1 {
 			l.reclaim(due)
 			synced = true
@@ -75,10 +75,17 @@ func (l *Log) provide() {
 		}
 	}
 	l.changed.Broadcast()
-	if l.failed != nil {
+	switch {
+	case l.failed != nil:
 		l.abandon()
+	case l.total < l.limit && l.outgrown():
+		l.grow(growPiece)
 	}
 }
+
+// growPiece is how much of a new segment is provided each time that a small one is reused. Otherwise the
+// leader would wait for all of it, because a small segment is soon full.
+const growPiece = 512 << 10
 
 // outgrown reports whether the log has used its small first segments so often that larger ones pay:
 // each time a segment is reused, WALs are synced. The caller holds the mutex.
@@ -145,20 +152,24 @@ func (s *segment) due() (due []*WAL) {
 	return due
 }
 
-// grow adds a segment to the file. If that fails, the log keeps its size. The caller holds the
-// mutex, which grow releases while it writes.
-func (l *Log) grow() {
+// grow adds at most some bytes of a new segment to the file, and the segment when it is whole. If that fails, the
+// log keeps its size. The caller holds the mutex, which grow releases while it writes.
+func (l *Log) grow(most int64) {
 	seg := &segment{off: l.segmentOffset(l.total), size: l.segmentSize(l.total)}
+	n := min(most, seg.size-l.zeroed)
 	l.mu.Unlock()
-	err := zero(l.file, seg.off, seg.size)
+	err := zero(l.file, seg.off+l.zeroed, n)
 	l.mu.Lock()
 	if err != nil {
 		l.limit, l.cannotGrow = l.total, true
 		l.free, l.small = append(l.free, l.small...), nil
 		return
 	}
-	l.total++
-	l.addFree(seg)
+	if l.zeroed += n; l.zeroed == seg.size {
+		l.zeroed = 0
+		l.total++
+		l.addFree(seg)
+	}
 }
 
 // reclaimers is the number of WALs that are synced concurrently.
