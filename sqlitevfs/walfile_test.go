@@ -526,3 +526,98 @@ func TestReadThatCannotWriteHeldFrames(t *testing.T) {
 		})
 	}
 }
+
+// TestSpillsAtRandom plays transactions that spill, with savepoints, rollbacks, checkpoints and, in half of the
+// seeds, failed writes of the WAL, on two connections in turn. A failed statement may leave its
+// transaction open or roll it back. A model has the rows.
+func TestSpillsAtRandom(t *testing.T) {
+	seeds := uint64(24)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 11))
+			name, rec := record(t, Options{GroupLog: map[bool]Switch{true: On, false: Off}[seed%4 < 2]})
+			failing := false
+			rec.fail = func(event string) error {
+				if failing && event == "write wal" && r.IntN(3) == 0 {
+					return vfs.SystemError(syscall.ENOSPC, sqlite3.FULL)
+				}
+				return nil
+			}
+			path := dbFile(t)
+			var conns []*sqlite3.Conn
+			for range 2 {
+				c := connect(t, path, name)
+				execSQL(t, c, "PRAGMA page_size=1024; PRAGMA journal_mode=WAL; PRAGMA cache_size=5; PRAGMA wal_autocheckpoint=100")
+				conns = append(conns, c)
+			}
+			execSQL(t, conns[0], "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")
+			const sum = "SELECT count(*)||' '||total(id*length(v)) FROM t"
+			committed := query(t, conns[0], sum)
+			for range 40 {
+				c, other := conns[0], conns[1]
+				if r.IntN(2) == 0 {
+					c, other = other, c
+				}
+				failing = false
+				execSQL(t, c, "BEGIN IMMEDIATE")
+				var savepoints []string
+				failing = seed%2 == 1
+				for range r.IntN(12) {
+					if c.GetAutocommit() {
+						break
+					}
+					switch r.IntN(6) {
+					case 0:
+						failing = false
+						savepoints = append(savepoints, query(t, c, sum))
+						failing = seed%2 == 1
+						execSQL(t, c, fmt.Sprintf("SAVEPOINT s%d", len(savepoints)))
+					case 1:
+						if k := len(savepoints); k > 0 && c.Exec(fmt.Sprintf("ROLLBACK TO s%d; RELEASE s%[1]d", k)) == nil {
+							failing = false
+							wantQuery(t, c, sum, savepoints[k-1])
+							failing, savepoints = seed%2 == 1, savepoints[:k-1]
+						}
+					case 2:
+						c.Exec(fmt.Sprintf("UPDATE t SET v=zeroblob(%d) WHERE id%%%d=0", r.IntN(900), 1+r.IntN(5)))
+					case 3:
+						c.Exec(fmt.Sprintf("DELETE FROM t WHERE id%%%d=1", 3+r.IntN(9)))
+					default:
+						c.Exec(fmt.Sprintf("INSERT INTO t(v) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%d) SELECT zeroblob(%d) FROM n", 1+r.IntN(30), r.IntN(2000)))
+					}
+				}
+				if !c.GetAutocommit() {
+					failing = false
+					state := query(t, c, sum)
+					failing = seed%2 == 1
+					if r.IntN(2) == 0 && c.Exec("COMMIT") == nil {
+						committed = state
+					} else if !c.GetAutocommit() {
+						execSQL(t, c, "ROLLBACK")
+					}
+				}
+				failing = false
+				if r.IntN(2) == 0 {
+					execSQL(t, other, fmt.Sprintf("INSERT INTO t(v) VALUES(zeroblob(%d))", r.IntN(3000)))
+					committed = query(t, other, sum)
+				}
+				if r.IntN(8) == 0 {
+					execSQL(t, other, "PRAGMA wal_checkpoint("+[]string{"PASSIVE", "RESTART", "TRUNCATE"}[r.IntN(3)]+")")
+				}
+				for _, c := range conns {
+					wantQuery(t, c, sum, committed)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+			for _, c := range append(conns, connect(t, path, "os")) {
+				wantQuery(t, c, sum, committed)
+				wantQuery(t, c, "PRAGMA integrity_check", "ok")
+			}
+		})
+	}
+}
