@@ -121,7 +121,7 @@ func (f *File) preadAny(p []byte, off int64) (int, error) {
 // if other operations are in flight there, otherwise by a plain call, which is then
 // as fast.
 func (f *File) readAuto(p []byte, off int64) (int, error) {
-	if f.hits.Load() >= hotAfter && len(p) <= hotMax && plainIsFaster(f.fd, p, off) {
+	if f.cachedSoFar(p) && plainIsFaster(f.fd, p, off) {
 		if !asks(off) {
 			return f.call(reading, p, off)
 		}

@@ -133,8 +133,11 @@ const (
 // not count that call: goroutines that read one file would wait for the counter. Those that ask the cache
 // count it, for hotAsk calls each.
 func (f *File) hot(p []byte, off int64) bool {
-	return f.hits.Load() >= hotAfter && hotCall.Load() == callPlain && len(p) <= hotMax && !asks(off)
+	return f.cachedSoFar(p) && hotCall.Load() == callPlain && !asks(off)
 }
+
+// cachedSoFar reports whether a read is small and the last reads of the file were cached.
+func (f *File) cachedSoFar(p []byte) bool { return f.hits.Load() >= hotAfter && len(p) <= hotMax }
 
 // asks reports whether a hot read at an offset asks the page cache. Multiplying spreads the offsets
 // (Knuth, The Art of Computer Programming, 6.4).
