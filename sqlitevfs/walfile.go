@@ -158,11 +158,8 @@ func (w *frameWriter) flush(f vfs.File) error {
 
 // indexUsed is called before SQLite locks or changes the WAL's index. Frames that are held then belong
 // to a transaction that was rolled back, so SQLite does not read them. If they cannot be written, all writes are
-// refused until the next call, which comes before the next transaction. It does nothing if w is nil.
+// refused until the next call, which comes before the next transaction.
 func (w *frameWriter) indexUsed(f vfs.File) {
-	if w == nil {
-		return
-	}
 	w.watched = true
 	if w.failed = w.flush(f); w.failed != nil {
 		w.drop()
@@ -187,8 +184,7 @@ func (w *frameWriter) forget(keep bool) {
 func (w *frameWriter) drop() {
 	w.start, w.done, w.headed = w.end(), 0, false
 	if cap(w.buf) > 0 {
-		w.buf = w.buf[:0]
-		b := w.buf
+		b := w.buf[:0]
 		framePool.Put(&b)
 	}
 	w.buf = nil
