@@ -32,8 +32,8 @@ func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powerc
 func exploreSome(t *testing.T, trace *powercut.Trace, states, every int, check func(*powercut.State, string) error) {
 	t.Helper()
 	e := powercut.Explore{Seed: rand.Uint64(), States: states, Every: every, Dir: fastDir(t), Check: check}
-	if slow {
-		e.Every *= 9
+	if slow { // but no fewer than some 40 operations of a short trace
+		e.Every = max(e.Every, min(9*e.Every, len(trace.Ops)/40))
 	}
 	if path := os.Getenv(traceEnv); path != "" {
 		var err error
