@@ -106,6 +106,7 @@ func (a *allBench) fullParts() []allPart {
 		{"SQLite", &sqliteBench{suite.SQLiteOptions{
 			Dir: a.dir, Workloads: []string{suite.SpeedWork, suite.TenantsWork, suite.ColdWork}, Scale: 100,
 		}}, 8 * time.Minute},
+		{"the ring", &ringBench{suite.RingOptions{Dir: a.dir, Workloads: []string{suite.NopWork, suite.ReadsWork}}}, 2 * time.Minute},
 	}
 }
 

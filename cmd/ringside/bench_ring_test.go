@@ -31,6 +31,10 @@ func TestRingArguments(t *testing.T) {
 		{"bench ring --batch 0", exitUsage, "--batch"},
 		{"bench ring --batch 257", exitUsage, "between 1 and 256"},
 		{"bench ring --pairs 0", exitUsage, "--pairs"},
+		{"bench ring --workload dance", exitUsage, "nop or read"},
+		{"bench ring --workload read --cache cold", exitUsage, "hot or direct"},
+		{"bench ring --workload read --depth 0", exitUsage, "--depth"},
+		{"bench ring --workload read --dir /does/not/exist", exitFailure, "--dir"},
 		{"bench ring --json /does/not/exist", exitFailure, "/does/not/exist"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -119,6 +123,17 @@ func checkRingDocument(t *testing.T, b []byte) {
 	if ratios != 2 {
 		t.Errorf("%d ratios of two cells: %v", ratios, doc.Ratios)
 	}
+}
+
+func TestBenchRingReads(t *testing.T) {
+	ringtest.NeedRing(t)
+	dir := t.TempDir()
+	r := runProgram(t, "bench", "ring", "--workload", "read", "--cache", "hot", "--ring", "default", "--depth", "1,32",
+		"--duration", "20ms", "--pairs", "1", "--dir", dir)
+	if r.code != exitOK || !strings.Contains(r.stdout, "ringside_32") || !strings.Contains(r.stdout, "read, page cache hot, default ring") {
+		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	wantEmpty(t, dir)
 }
 
 func TestBenchRingWithoutCompiler(t *testing.T) {

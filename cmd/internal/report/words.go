@@ -18,7 +18,7 @@ var rowParams = map[string][]string{
 	"file":    {"block", "count", "computing"},
 	"net":     {"connections"},
 	"replica": {"databases", "connections"}, // of replica/bench
-	"ring":    {"batch"},
+	"ring":    {"batch", "depth"},
 	"sqlite":  {"databases", "connections"},
 	"watch":   {"mode", "active", "idle"},
 }
@@ -63,6 +63,7 @@ var paramWords = []struct {
 	{"gomaxprocs", text("GOMAXPROCS %v")},
 	{"writer", func(v any) string { return "with a writer of " + byteWords(v) + "/s" }},
 	{"batch", text("batch %v")},
+	{"depth", text("%v in flight")},
 }
 
 // text returns a function that formats a value.
@@ -154,7 +155,7 @@ var works = map[string]string{
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams",
 	"tls": "messages over TLS", "handlers": "requests to a handler", "files": "files served", "idle": "idle connections",
-	"tenants": "commits", "cold": "not cached", "nop": "no-ops",
+	"tenants": "commits", "cold": "not cached", "nop": "no-ops", "read": "random reads",
 }
 
 // point describes the work of a cell in words that need no context.

@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
@@ -15,10 +18,15 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
+const ringSuite = "ring"
+
+// These are the workloads of the suite "ring".
 const (
-	ringSuite = "ring"
-	nop       = "nop"
+	NopWork   = "nop"
+	ReadsWork = "read"
 )
+
+var ringWorks = []string{NopWork, ReadsWork}
 
 // RingEnv connects the suite "ring" to the system. All functions must be set.
 type RingEnv struct {
@@ -28,6 +36,10 @@ type RingEnv struct {
 	ProbeRing func(ring string) error
 	// BuildPeer builds the program in C.
 	BuildPeer func(context.Context) (Peer, error)
+	// Maker creates the file that is read. ProbeDirect returns an error if it cannot be read with
+	// O_DIRECT.
+	Maker       datafile.Maker
+	ProbeDirect func(path string) error
 	// Progress shows the progress of the run.
 	Progress Progress
 }
@@ -41,14 +53,22 @@ type Peer interface {
 }
 
 // Ring runs the suite "ring". It always returns a report, which is complete only if the error is
-// nil. It removes the program that it compiled in any case.
+// nil. It removes the program that it compiled and the file that it created in any case.
 func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, err error) {
 	opts = opts.withDefaults()
-	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, engines: map[string][]string{}}
+	dir, _ := opts.Space()
+	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, dir), opts: opts, env: env, engines: map[string][]string{}}
 	r.run.Host.Seed = opts.Seed
 	r.probe()
 	if len(r.engines) == 0 {
 		return r.run, ErrNothing
+	}
+	if dir != "" {
+		defer func() { err = errors.Join(err, r.removeFile()) }()
+		if r.file, err = r.makeFile(ctx, env.Maker, dir, ringFileSize); err != nil {
+			return r.run, err
+		}
+		r.run.Host.FileBytes, r.run.Host.Verified = r.file.Size(), true
 	}
 	r.build(ctx)
 	if r.peer != nil {
@@ -66,11 +86,23 @@ type ringRun struct {
 	peer Peer
 	// engines are the engines of each usable ring.
 	engines map[string][]string
+	// file is the file that is read, or nil.
+	file *datafile.File
 }
 
+// skip notes what is left out. With a single workload it names that.
 func (r *ringRun) skip(s report.Skip) {
-	s.Workload = nop
+	if len(r.opts.Workloads) == 1 {
+		s.Workload = r.opts.Workloads[0]
+	}
 	r.runner.skip(s)
+}
+
+func (r *ringRun) removeFile() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Remove()
 }
 
 // probe finds the rings that can be used.
@@ -102,7 +134,7 @@ func (r *ringRun) tryPeer(ctx context.Context) {
 		if r.engines[ring] == nil {
 			continue
 		}
-		s, err := r.peer.Round(ctx, r.job(ringCell{ring: ring, batch: 1}, liburing.Name, 0))
+		s, err := r.peer.Round(ctx, r.job(ringCell{work: NopWork, ring: ring, batch: 1}, liburing.Name, 0, 0))
 		if ctx.Err() != nil {
 			return
 		}
@@ -121,20 +153,46 @@ func (r *ringRun) tryPeer(ctx context.Context) {
 // points returns the possible cells with the functions that run them.
 func (r *ringRun) points() []point {
 	var out []point
-	for _, c := range r.opts.cells() {
-		if r.engines[c.ring] == nil {
-			continue
-		}
+	for _, c := range r.possible() {
 		out = append(out, point{
-			workload: nop,
-			params:   report.Params{"ring": c.ring, "batch": c.batch}, engines: r.engines[c.ring],
-			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
-				s, err := r.round(ctx, r.job(c, name, r.opts.Duration))
+			workload: c.work, params: c.params(), engines: r.engines[c.ring],
+			prepare: func(ctx context.Context) error { return r.prepare(ctx, c) },
+			round: func(ctx context.Context, name string, pair int) (report.Sample, error) {
+				s, err := r.round(ctx, r.job(c, name, pair, r.opts.Duration))
 				return sampleOf(s), err
 			},
 		})
 	}
 	return out
+}
+
+// possible returns the cells of usable rings, without those with O_DIRECT where the file cannot be
+// read so.
+func (r *ringRun) possible() []ringCell {
+	cells := slices.DeleteFunc(r.opts.cells(), func(c ringCell) bool { return r.engines[c.ring] == nil })
+	direct := func(c ringCell) bool { return c.cache == CacheDirect }
+	if !slices.ContainsFunc(cells, direct) {
+		return cells
+	}
+	if err := r.env.ProbeDirect(r.file.Path()); err != nil {
+		r.runner.skip(report.Skip{
+			Workload: ReadsWork, Params: report.Params{"cache": CacheDirect},
+			Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err),
+		})
+		cells = slices.DeleteFunc(cells, direct)
+	}
+	return cells
+}
+
+// prepare brings the page cache into the state that the cell requires.
+func (r *ringRun) prepare(ctx context.Context, c ringCell) error {
+	switch c.cache {
+	case CacheHot:
+		return datafile.ReadIn(ctx, r.file.Path(), r.file.Size())
+	case CacheDirect:
+		return datafile.Evict(r.file.Path())
+	}
+	return nil
 }
 
 func (r *ringRun) round(ctx context.Context, job workload.Job) (measure.Sample, error) {
@@ -145,56 +203,102 @@ func (r *ringRun) round(ctx context.Context, job workload.Job) (measure.Sample, 
 }
 
 // job returns one round. Without a window it is only a trial.
-func (r *ringRun) job(c ringCell, name string, window time.Duration) workload.Job {
-	j := workload.Job{
-		Suite: ringSuite, Workload: nop, Engine: name, Goroutines: 1, Measure: window,
-		Nop: &workload.Nop{Ring: c.ring, Batch: c.batch, First: r.opts.Seed},
-	}
+func (r *ringRun) job(c ringCell, name string, pair int, window time.Duration) workload.Job {
+	j := workload.Job{Suite: ringSuite, Workload: c.work, Engine: name, Goroutines: 1, Measure: window}
 	if window > 0 {
 		j.Warm = warmFor(window)
+	}
+	if c.work == NopWork {
+		j.Nop = &workload.Nop{Ring: c.ring, Batch: c.batch, First: r.opts.Seed}
+		return j
+	}
+	j.Reads = &workload.Reads{
+		Ring: c.ring, Depth: c.depth, Path: r.file.Path(), Span: r.file.Size(), Content: r.file.Seed(),
+		Direct: c.cache == CacheDirect, Seed: r.opts.Seed + uint64(pair),
 	}
 	return j
 }
 
-// RingOptions are the options of the suite "ring". The zero value is the default run.
+// RingOptions are the options of the suite "ring". The zero value is the default run: no-ops.
 type RingOptions struct {
-	// Rings and Batches replace an axis of the grid.
+	// Workloads are the workloads to measure. Dir holds the file that is read. If it is empty,
+	// [DefaultDir] chooses it.
+	Workloads []string
+	Dir       string
+	// Rings, Batches, Depths and Caches replace an axis of the grid.
 	Rings   []string
 	Batches []int
+	Depths  []int
+	Caches  []string
 	Timing
-	// Seed is the user data of the first no-op.
+	// Seed is the user data of the first no-op, the content of the file, and the seed of the offsets.
 	Seed uint64
 }
 
-// ringCell is one point of the grid.
+// ringCell is one point of the grid: no-ops in batches, or reads with so many in flight.
 type ringCell struct {
-	ring  string
-	batch int
+	work, ring string
+	batch      int
+	depth      int
+	cache      string
+}
+
+func (c ringCell) params() report.Params {
+	if c.work == NopWork {
+		return report.Params{"ring": c.ring, "batch": c.batch}
+	}
+	return report.Params{"ring": c.ring, "cache": c.cache, "depth": c.depth, "block": workload.ReadsBlock}
 }
 
 // Validate returns an error that names the first option that is not valid.
 func (o RingOptions) Validate() error {
-	return cmp.Or(RingWords().check("ring", o.Rings), between("batch", o.Batches, 1, workload.NopEntries, 1), o.validate())
+	words := RingWords()
+	return cmp.Or(words.check("workload", o.Workloads), words.check("ring", o.Rings), words.check("cache", o.Caches),
+		between("batch", o.Batches, 1, workload.NopEntries, 1), between("depth", o.Depths, 1, workload.NopEntries, 1), o.validate())
 }
 
 // withDefaults sets the options that are zero.
 func (o RingOptions) withDefaults() RingOptions {
 	o.setDefaults()
-	if len(o.Rings) == 0 {
-		o.Rings = []string{workload.RingDefault, workload.RingDefer}
-	}
-	if len(o.Batches) == 0 {
-		o.Batches = []int{1, 16, 128}
+	o.Workloads = orThese(o.Workloads, NopWork)
+	o.Rings = orThese(o.Rings, workload.RingDefault, workload.RingDefer)
+	o.Batches = orThese(o.Batches, 1, 16, 128)
+	o.Depths = orThese(o.Depths, 1, 8, 32, 128)
+	o.Caches = orThese(o.Caches, CacheHot, CacheDirect)
+	if o.Dir == "" {
+		o.Dir = DefaultDir()
 	}
 	return o
+}
+
+// ringFileSize is the size in bytes of the file that is read.
+const ringFileSize = hotSpan
+
+// Space returns the directory of the file and its size in bytes, or "" if nothing is read.
+func (o RingOptions) Space() (dir string, bytes int64) {
+	o = o.withDefaults()
+	if !slices.Contains(o.Workloads, ReadsWork) {
+		return "", 0
+	}
+	return o.Dir, datafile.MinSize
 }
 
 // cells returns the grid.
 func (o RingOptions) cells() []ringCell {
 	var out []ringCell
-	for _, ring := range o.Rings {
-		for _, batch := range o.Batches {
-			out = append(out, ringCell{ring: ring, batch: batch})
+	for _, work := range o.Workloads {
+		for _, ring := range o.Rings {
+			if work == NopWork {
+				for _, batch := range o.Batches {
+					out = append(out, ringCell{work: work, ring: ring, batch: batch})
+				}
+				continue
+			}
+			for _, cache := range o.Caches {
+				for _, depth := range o.Depths {
+					out = append(out, ringCell{work: work, ring: ring, depth: depth, cache: cache})
+				}
+			}
 		}
 	}
 	return out

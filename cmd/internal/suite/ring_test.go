@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
@@ -35,9 +38,13 @@ func newRingWorld() *ringWorld {
 			w.jobs = append(w.jobs, j)
 			return measure.Sample{Ops: 110, Elapsed: time.Second, Heap: &measure.Heap{}}, nil
 		},
-		ProbeRing: func(string) error { return nil },
-		BuildPeer: func(context.Context) (Peer, error) { return w, nil },
-		Progress:  quiet{},
+		ProbeRing:   func(string) error { return nil },
+		BuildPeer:   func(context.Context) (Peer, error) { return w, nil },
+		ProbeDirect: func(string) error { return nil },
+		Maker: datafile.Maker{Create: func(ctx context.Context, dir string, _ int64, seed uint64, n func(int64)) (*datafile.File, error) {
+			return datafile.Create(ctx, dir, 4*datafile.UnitSize, seed, n)
+		}},
+		Progress: quiet{},
 	}
 	return w
 }
@@ -51,7 +58,7 @@ func (w *ringWorld) Round(ctx context.Context, j workload.Job) (measure.Sample, 
 	} else {
 		w.jobs = append(w.jobs, j)
 	}
-	if j.Nop.Ring == w.refuses {
+	if j.Nop != nil && j.Nop.Ring == w.refuses {
 		return measure.Sample{}, errors.New("exec format error")
 	}
 	return measure.Sample{Ops: 100, Elapsed: time.Second, Backend: "liburing 9.9, tcc", Reason: w.reason}, nil
@@ -91,6 +98,44 @@ func TestRingMeasuresTheDefaultGrid(t *testing.T) {
 	}
 }
 
+func TestRingReads(t *testing.T) {
+	w, dir := newRingWorld(), t.TempDir()
+	opts := RingOptions{Workloads: []string{NopWork, ReadsWork}, Dir: dir, Seed: 7, Timing: Timing{Pairs: 2}}
+	run, err := Ring(t.Context(), opts, w.RingEnv)
+	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 6+16 || run.Host.FileBytes != 4*datafile.UnitSize {
+		t.Fatalf("%d cells, skipped %v, host %+v, %v", len(run.Cells), run.Skipped, run.Host, err)
+	}
+	reads := w.jobs[6*4:]
+	if len(reads) != 16*4 {
+		t.Fatalf("%d rounds of reads", len(reads))
+	}
+	for i, j := range reads {
+		r, cell := j.Reads, i/4
+		ring, direct := []string{workload.RingDefault, workload.RingDefer}[cell/8], cell/4%2 == 1
+		seed := 7 + uint64(i%4/2)
+		if j.Nop != nil || r.Ring != ring || r.Direct != direct || r.Depth != []int{1, 8, 32, 128}[cell%4] ||
+			r.Content != 7 || r.Seed != seed || r.Span != 4*datafile.UnitSize || filepath.Dir(r.Path) != dir {
+			t.Fatalf("round %d: %+v", i, r)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestRingReadsWithoutDirect(t *testing.T) {
+	w := newRingWorld()
+	w.ProbeDirect = func(string) error { return workload.ErrNoDirect }
+	opts := RingOptions{Workloads: []string{ReadsWork}, Dir: t.TempDir(), Timing: Timing{Pairs: 1}}
+	run, err := Ring(t.Context(), opts, w.RingEnv)
+	if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 {
+		t.Fatalf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+	}
+	if got := run.Skipped[0].String(); !strings.HasPrefix(got, "ring read, O_DIRECT: ") || !strings.Contains(got, "--dir") {
+		t.Errorf("skipped %s", got)
+	}
+}
+
 func TestRingAxesAreReplaced(t *testing.T) {
 	w := newRingWorld()
 	opts := RingOptions{Rings: []string{workload.RingDefer}, Batches: []int{32, 256}, Timing: Timing{Pairs: 1, Duration: time.Millisecond}}
@@ -111,6 +156,7 @@ func TestDefaultRingRunFitsItsTime(t *testing.T) {
 
 func TestRingValidate(t *testing.T) {
 	for _, o := range []RingOptions{
+		{Workloads: []string{"dance"}}, {Caches: []string{CacheCold}}, {Depths: []int{257}},
 		{Rings: []string{"wedding"}}, {Batches: []int{0}}, {Batches: []int{257}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 	} {
 		if o.Validate() == nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -109,6 +110,25 @@ func (r *runner) peer(version string) {
 	if !slices.Contains(r.run.Host.Peers, version) {
 		r.run.Host.Peers = append(r.run.Host.Peers, version)
 	}
+}
+
+// makeFile creates a file to read in dir. The seed of its content is that of the report.
+func (r *runner) makeFile(ctx context.Context, m datafile.Maker, dir string, size int64) (*datafile.File, error) {
+	// A directory that cannot be listed may still take a new file.
+	if stale, err := datafile.Sweep(dir); err == nil {
+		for _, path := range stale {
+			r.note("removed %s, which a killed run had left", path)
+		}
+	}
+	r.progress.Start(size, "writing the test file")
+	made, err := m.Make(ctx, dir, size, r.run.Host.Seed, r.progress.Add)
+	if err != nil {
+		return nil, err
+	}
+	if made.Size() < size {
+		r.note("the test file has %d MiB instead of %d: %s has no room for more", made.Size()>>20, size>>20, dir)
+	}
+	return made, nil
 }
 
 // point is one series of interleaved rounds, usually of one cell.

@@ -80,7 +80,7 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 		}
 		st.path, st.size = f.opts.Path, size
 	} else {
-		made, err := f.makeFile(ctx, f.opts.Dir, f.opts.Size)
+		made, err := f.makeFile(ctx, f.env.Maker, f.opts.Dir, f.opts.Size)
 		if err != nil {
 			if full, ok := errors.AsType[*datafile.SpaceError](err); ok { // it names the remedy
 				return full
@@ -104,7 +104,7 @@ func (f *fileRun) openFast(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	made, err := f.makeFile(ctx, device.Dir(), size)
+	made, err := f.makeFile(ctx, f.env.Maker, device.Dir(), size)
 	if err != nil {
 		return errors.Join(fmt.Errorf("create a test file on the fast device: %w: choose a smaller one with --size", err), device.Close())
 	}
@@ -131,25 +131,6 @@ func (f *fileRun) fastSize() (int64, error) {
 		}
 	}
 	return size - size%datafile.UnitSize, nil
-}
-
-// makeFile creates the file to read in dir.
-func (f *fileRun) makeFile(ctx context.Context, dir string, size int64) (*datafile.File, error) {
-	// A directory that cannot be listed may still take a new file.
-	if stale, err := datafile.Sweep(dir); err == nil {
-		for _, path := range stale {
-			f.note("removed %s, which a killed run had left", path)
-		}
-	}
-	f.env.Progress.Start(size, "writing the test file")
-	made, err := f.env.Maker.Make(ctx, dir, size, f.opts.Seed, f.env.Progress.Add)
-	if err != nil {
-		return nil, err
-	}
-	if made.Size() < size {
-		f.note("the test file has %d MiB instead of %d: %s has no room for more", made.Size()>>20, size>>20, dir)
-	}
-	return made, nil
 }
 
 // closeStores removes the files that the run created.

@@ -52,7 +52,9 @@ func SQLiteWords() Words {
 
 // RingWords returns the words of the suite "ring".
 func RingWords() Words {
-	return Words{"ring": {workload.RingDefault, workload.RingDefer}}
+	return Words{
+		"workload": ringWorks, "ring": {workload.RingDefault, workload.RingDefer}, "cache": {CacheHot, CacheDirect},
+	}
 }
 
 // check returns an error for a value that the flag does not accept, and for one that is given twice.

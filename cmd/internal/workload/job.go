@@ -30,6 +30,7 @@ type Job struct {
 	Burner     *Burner       `json:"burner,omitempty"`
 	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
 	Nop        *Nop          `json:"nop,omitempty"`
+	Reads      *Reads        `json:"reads,omitempty"`
 	Watch      *Watch        `json:"watch,omitempty"`
 	HTTP       *HTTP         `json:"http,omitempty"`
 
@@ -71,8 +72,8 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 		s, err = j.burner(ctx, e)
 	case j.RandWrite != nil:
 		s, err = j.randWrite(ctx, e)
-	case j.Nop != nil && e.Name() == engine.NameRingside:
-		return j.nop(ctx) // It opens a ring itself: the engine's backend for files does not matter.
+	case j.Ring() != nil && e.Name() == engine.NameRingside:
+		return j.ring(ctx) // It opens a ring itself: the engine's backend for files does not matter.
 	default:
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", j.Suite, j.Workload, e.Name())
 	}
@@ -93,8 +94,20 @@ func (j Job) randRead(ctx context.Context, e engine.Engine) (s measure.Sample, e
 	return measure.Run(ctx, plan, newOp)
 }
 
-func (j Job) nop(ctx context.Context) (s measure.Sample, err error) {
-	op, closeRing, err := j.Nop.Open()
+// Ring returns the workload of the suite "ring", or nil if the job has none.
+func (j Job) Ring() RingWork {
+	switch {
+	case j.Nop != nil:
+		return j.Nop
+	case j.Reads != nil:
+		return j.Reads
+	}
+	return nil
+}
+
+// ring runs a round of the suite "ring".
+func (j Job) ring(ctx context.Context) (s measure.Sample, err error) {
+	op, closeRing, err := j.Ring().Open()
 	if err != nil {
 		return measure.Sample{}, err
 	}
@@ -104,7 +117,7 @@ func (j Job) nop(ctx context.Context) (s measure.Sample, err error) {
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	s.Ops *= int64(j.Nop.Rounds() * j.Nop.Batch)
+	s.Ops *= int64(j.Ring().Ops())
 	s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of chunks, not of operations.
 	return s, nil
 }

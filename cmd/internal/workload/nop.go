@@ -11,14 +11,25 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Setups of the ring that [Nop] measures.
+// Setups of the ring that [Nop] and [Reads] measure.
 const (
-	// RingDefault is a ring without flags, submitted to without waiting.
+	// RingDefault is a ring without flags. No-ops are submitted to it without waiting.
 	RingDefault = "default"
 	// RingDefer is a ring with a single issuer and deferred task work, on a locked thread, that
-	// submits and waits for the batch in one call.
+	// submits and waits in one call.
 	RingDefer = "defer"
 )
+
+// RingWork is a workload of the suite "ring".
+type RingWork interface {
+	// Open returns the operation of the only goroutine, for [measure.Run], and a function that
+	// closes the ring.
+	Open() (op measure.Op, closeRing func() error, err error)
+	// Ops returns the number of entries that one operation submits and completes.
+	Ops() int
+	// Options returns the options of the ring.
+	Options() *uring.Options
+}
 
 // NopEntries is the size of the submission queue, and so of the largest batch.
 const NopEntries = 256
@@ -44,6 +55,9 @@ func (w Nop) Options() *uring.Options {
 
 // Rounds returns the number of submissions between two readings of the clock.
 func (w Nop) Rounds() int { return max(nopChunk/w.Batch, 1) }
+
+// Ops returns the number of no-ops of one operation.
+func (w Nop) Ops() int { return w.Rounds() * w.Batch }
 
 // ProbeRing returns an error if this process cannot use such a ring.
 func ProbeRing(ring string) error {
@@ -76,48 +90,61 @@ func (w Nop) Open() (op measure.Op, closeRing func() error, err error) {
 	return op, l.close, nil
 }
 
-// nopLoop is a ring with the state of its loop. One goroutine uses it at a time.
-type nopLoop struct {
+// ringOfLoop is the ring of a loop that one goroutine runs.
+type ringOfLoop struct {
 	options *uring.Options
 	ring    *uring.Ring
-	batch   int
-	wait    bool // submit and wait in one call
-	sent    uint64
-	reaped  uint64
-	cqes    []uring.CQE
 }
 
-func (w Nop) newLoop() (*nopLoop, error) {
-	if w.Ring != RingDefault && w.Ring != RingDefer {
-		return nil, fmt.Errorf("unknown ring %q", w.Ring)
+func newRingOfLoop(name string, o *uring.Options) (ringOfLoop, error) {
+	if name != RingDefault && name != RingDefer {
+		return ringOfLoop{}, fmt.Errorf("unknown ring %q", name)
 	}
-	if w.Batch < 1 || w.Batch > NopEntries {
-		return nil, fmt.Errorf("batch of %d no-ops: must be 1 to %d", w.Batch, NopEntries)
-	}
-	return &nopLoop{
-		options: w.Options(), batch: w.Batch, wait: w.Ring == RingDefer,
-		sent: w.First, reaped: w.First, cqes: make([]uring.CQE, w.Batch),
-	}, nil
+	return ringOfLoop{options: o}, nil
 }
 
 // open opens the ring unless it is open. With a single-issuer ring it locks the goroutine to its
 // thread for good.
-func (l *nopLoop) open() (err error) {
+func (l *ringOfLoop) open() (err error) {
 	if l.ring != nil {
 		return nil
 	}
-	if l.wait {
+	if l.options.DeferTaskrun {
 		runtime.LockOSThread()
 	}
 	l.ring, err = uring.Open(*l.options)
 	return err
 }
 
-func (l *nopLoop) close() error {
+func (l *ringOfLoop) close() error {
 	if l.ring == nil {
 		return nil
 	}
 	return l.ring.Close()
+}
+
+// nopLoop is a ring with the state of its loop. One goroutine uses it at a time.
+type nopLoop struct {
+	ringOfLoop
+	batch  int
+	wait   bool // submit and wait in one call
+	sent   uint64
+	reaped uint64
+	cqes   []uring.CQE
+}
+
+func (w Nop) newLoop() (*nopLoop, error) {
+	ring, err := newRingOfLoop(w.Ring, w.Options())
+	if err != nil {
+		return nil, err
+	}
+	if w.Batch < 1 || w.Batch > NopEntries {
+		return nil, fmt.Errorf("batch of %d no-ops: must be 1 to %d", w.Batch, NopEntries)
+	}
+	return &nopLoop{
+		ringOfLoop: ring, batch: w.Batch, wait: w.Ring == RingDefer,
+		sent: w.First, reaped: w.First, cqes: make([]uring.CQE, w.Batch),
+	}, nil
 }
 
 // round submits a batch, reaps it and checks the completions: no-ops complete in order and with

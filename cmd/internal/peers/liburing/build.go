@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package liburing measures the workloads "nop" and "echo" in C on liburing, the library by
+// Package liburing measures the workloads "nop", "read" and "echo" in C on liburing, the library by
 // io_uring's author, as the baseline for our ring. Its programs are compiled on the measured
 // machine, with the compiler and the liburing found there.
 package liburing
@@ -21,8 +21,8 @@ import (
 // Name is the engine's name in tables and result files.
 const Name = "liburing"
 
-//go:embed nop.c
-var nopSource []byte
+//go:embed ring.c
+var ringSource []byte
 
 // These are the errors for missing programs and libraries. They name the package to install.
 var (
@@ -42,7 +42,7 @@ type Program struct {
 // Build compiles the program into a temporary directory, which [Program.Remove] removes. The error
 // matches [ErrNoCompiler] or [ErrNoLibrary] if one is missing, and that of the context when ctx
 // ends.
-func Build(ctx context.Context) (*Program, error) { return buildProgram(ctx, "nop", nopSource) }
+func Build(ctx context.Context) (*Program, error) { return buildProgram(ctx, "ring", ringSource) }
 
 // buildProgram compiles a program from one source, with further libraries.
 func buildProgram(ctx context.Context, name string, source []byte, libs ...string) (p *Program, err error) {

@@ -15,12 +15,13 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Round runs a job of the workload "nop". With a window of zero length it runs a single chunk. The
+// Round runs a job of the workload "nop" or "read". With a window of zero length it runs a single chunk. The
 // sample's Backend is the library and compiler. Its Reason is empty if the ring has the same flags
 // as ours, and otherwise describes the difference. When ctx ends the program is killed, and the
 // error matches that of the context.
 func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, error) {
-	if job.Nop == nil {
+	work := job.Ring()
+	if work == nil {
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", job.Suite, job.Workload, Name)
 	}
 	out, err := run(ctx, p.dir, p.path, args(job)...)
@@ -32,16 +33,27 @@ func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, 
 		return measure.Sample{}, err
 	}
 	s := measure.Sample{Ops: a.Ops, Elapsed: a.Elapsed, CPU: a.CPU, Backend: p.about(a)}
-	s.Reason, err = a.difference(job.Nop.Options())
+	if job.Reads != nil {
+		s.Bytes = a.Ops * workload.ReadsBlock
+	}
+	s.Reason, err = a.difference(work.Options())
 	return s, err
 }
 
 func args(job workload.Job) []string {
-	n := job.Nop
-	return []string{
-		n.Ring, strconv.Itoa(n.Batch), strconv.Itoa(n.Rounds()), strconv.FormatUint(n.First, 10),
-		seconds(job.Warm), seconds(job.Measure),
+	window := []string{seconds(job.Warm), seconds(job.Measure)}
+	if r := job.Reads; r != nil {
+		direct := "0"
+		if r.Direct {
+			direct = "1"
+		}
+		return append([]string{
+			"read", r.Ring, strconv.Itoa(r.Depth), strconv.Itoa(r.Ops()), r.Path,
+			strconv.FormatInt(r.Span, 10), strconv.FormatUint(r.Content, 10), strconv.FormatUint(r.Seed, 10), direct,
+		}, window...)
 	}
+	n := job.Nop
+	return append([]string{"nop", n.Ring, strconv.Itoa(n.Batch), strconv.Itoa(n.Rounds()), strconv.FormatUint(n.First, 10)}, window...)
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 9, 64) }

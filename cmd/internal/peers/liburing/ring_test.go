@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
@@ -72,7 +73,12 @@ func TestDifferentFlagsAreTold(t *testing.T) {
 func TestArgs(t *testing.T) {
 	j := job(workload.RingDefer, 16)
 	j.Measure = 1500 * time.Millisecond
-	want := []string{"defer", "16", "64", "9223372036854775813", "0.001000000", "1.500000000"}
+	want := []string{"nop", "defer", "16", "64", "9223372036854775813", "0.001000000", "1.500000000"}
+	if got := args(j); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	j.Nop, j.Reads = nil, &workload.Reads{Ring: workload.RingDefault, Depth: 8, Path: "a b", Span: 1 << 20, Content: 3, Direct: true, Seed: 4}
+	want = []string{"read", "default", "8", "1024", "a b", "1048576", "3", "4", "1", "0.001000000", "1.500000000"}
 	if got := args(j); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -108,8 +114,8 @@ func TestFailedBuild(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"no header, gcc":    {"echo 'nop.c:10:10: fatal error: liburing.h: No such file or directory' >&2; exit 1", ErrNoLibrary, "liburing-dev"},
-		"no header, clang":  {`echo "nop.c:10:10: fatal error: 'liburing.h' file not found" >&2; exit 1`, ErrNoLibrary, "liburing-dev"},
+		"no header, gcc":    {"echo 'ring.c:10:10: fatal error: liburing.h: No such file or directory' >&2; exit 1", ErrNoLibrary, "liburing-dev"},
+		"no header, clang":  {`echo "ring.c:10:10: fatal error: 'liburing.h' file not found" >&2; exit 1`, ErrNoLibrary, "liburing-dev"},
 		"no library":        {"echo '/usr/bin/ld: cannot find -luring: No such file or directory' >&2; exit 1", ErrNoLibrary, "liburing-dev"},
 		"library too old":   {"echo 'IORING_SETUP_DEFER_TASKRUN undeclared' >&2; exit 1", nil, "IORING_SETUP_DEFER_TASKRUN"},
 		"error in a header": {"echo 'liburing.h:7:1: error: expected ;' >&2; exit 1", nil, "expected ;"},
@@ -187,6 +193,48 @@ func TestReal(t *testing.T) {
 				t.Errorf("%s: a trial made %d operations, %v", ring, s.Ops, err)
 			}
 		}
+	}
+}
+
+// readsJob returns a job that reads a file of 64 blocks in the page cache.
+func readsJob(t *testing.T, ring string, depth int) workload.Job {
+	t.Helper()
+	f, err := datafile.Create(t.Context(), t.TempDir(), 64*datafile.UnitSize, 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Remove() })
+	j := job(ring, 1)
+	j.Nop, j.Reads = nil, &workload.Reads{Ring: ring, Depth: depth, Path: f.Path(), Span: f.Size(), Content: f.Seed(), Seed: 9}
+	return j
+}
+
+func TestRealReads(t *testing.T) {
+	p := build(t)
+	ringtest.NeedRing(t)
+	for _, ring := range []string{workload.RingDefault, workload.RingDefer} {
+		if err := workload.ProbeRing(ring); errors.Is(err, errors.ErrUnsupported) {
+			ringtest.NeedKernel(t, "deferred task work", "6.1")
+		}
+		for _, depth := range []int{1, 32, workload.NopEntries} {
+			j := readsJob(t, ring, depth)
+			s, err := p.Round(t.Context(), j)
+			if err != nil {
+				t.Fatalf("%s, depth %d: %v", ring, depth, err)
+			}
+			if s.Ops == 0 || s.Ops%workload.ReadsChunk != 0 || s.Bytes != s.Ops*workload.ReadsBlock {
+				t.Errorf("%s, depth %d: %+v", ring, depth, s)
+			}
+		}
+	}
+	j := readsJob(t, workload.RingDefault, 4)
+	j.Reads.Content++
+	if _, err := p.Round(t.Context(), j); err == nil || !strings.Contains(err.Error(), "bytes of the file with seed") {
+		t.Errorf("the content of another file: %v", err)
+	}
+	j.Reads.Path += "-missing"
+	if _, err := p.Round(t.Context(), j); err == nil || !strings.Contains(err.Error(), "No such file") {
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
