@@ -212,3 +212,39 @@ func TestRunDatagrams(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// datagramServer answers each datagram with those that answer returns for it. n counts the datagrams
+// of its sender.
+func datagramServer(t *testing.T, answer func(n int, p []byte) [][]byte) (addr string) {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pc.Close() })
+	go func() {
+		seen := map[string]int{}
+		for buf := make([]byte, 2048); ; {
+			n, from, err := pc.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			seen[from.String()]++
+			for _, p := range answer(seen[from.String()], buf[:n]) {
+				_, _ = pc.WriteTo(p, from)
+			}
+		}
+	}()
+	return pc.LocalAddr().String()
+}
+
+// TestRunDatagramsTwice answers all datagrams twice. The second copies must not delay the next
+// answer until its message is sent again.
+func TestRunDatagramsTwice(t *testing.T) {
+	j := job(datagramServer(t, func(_ int, p []byte) [][]byte { return [][]byte{p, p} }))
+	j.Network, j.Size, j.Measure = "udp", 100, 300*time.Millisecond
+	r, err := Run(t.Context(), j, func(bool) {})
+	if err != nil || r.P50 >= resendAfter {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
