@@ -28,6 +28,9 @@ type Job struct {
 	// Reply is the length of the answer to each message if the server does not echo. Its bytes are
 	// i*7 + i/256.
 	Reply int `json:"reply,omitempty"`
+	// Burst, if not 0, is the number of datagrams of Reply bytes that answer each message. Each begins
+	// with the first 8 bytes of the message, which are its number, and with its own index in 4 bytes.
+	Burst int `json:"burst,omitempty"`
 	// Pipeline is the number of messages that a connection sends at once; it then waits for all
 	// answers. 0 means 1.
 	Pipeline int `json:"pipeline,omitempty"`
@@ -68,11 +71,17 @@ func (j Job) Check() error {
 		return fmt.Errorf("answers of %d bytes: must be up to %d", j.Reply, 1<<20)
 	case j.Pipeline < 0 || j.Pipeline > 1<<10 || j.Pipeline*j.Size > 1<<20:
 		return fmt.Errorf("%d messages at once: must be up to %d, and up to %d bytes", j.Pipeline, 1<<10, 1<<20)
+	case j.Burst < 0 || j.Burst > maxBurst || j.Burst > 0 && (!j.datagrams() || j.Size < 8 || j.Reply < partHeader || j.Pipeline > 1):
+		return fmt.Errorf("%d datagrams of %d bytes as an answer to %d: must be up to %d, of %d bytes or more, to 8 or more, one at a time",
+			j.Burst, j.Reply, j.Size, maxBurst, partHeader)
 	case j.Measure <= 0:
 		return fmt.Errorf("a window of %v: must be positive", j.Measure)
 	}
 	return nil
 }
+
+// An answer has up to maxBurst datagrams. Each begins with partHeader bytes: a number and an index.
+const maxBurst, partHeader = 64, 12
 
 // datagrams reports whether messages are datagrams.
 func (j Job) datagrams() bool { return j.Network == "udp" }

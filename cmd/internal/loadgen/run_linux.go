@@ -31,6 +31,7 @@ type conn struct {
 	sent  time.Duration // when the message in flight was sent
 	got   int           // how many of its bytes have come back
 	n     uint64        // its number
+	parts uint64        // a bit for each datagram of its answer that has come
 
 	connecting bool
 }
@@ -52,6 +53,7 @@ type generator struct {
 	times  *hdrhistogram.Histogram
 	events [256]unix.EpollEvent
 	ring   *ringDriver // nil with epoll
+	burst  *burst      // nil if an answer is one datagram
 }
 
 const latencyCap = 100 * time.Second
@@ -77,7 +79,10 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	}
 	g.msg = pattern(make([]byte, job.Size*max(1, job.Pipeline)))
 	if job.Reply > 0 {
-		g.web = newAnswer(pattern(make([]byte, job.Reply*max(1, job.Pipeline))))
+		g.web = newAnswer(pattern(make([]byte, job.Reply*max(1, job.Pipeline, job.Burst))))
+	}
+	if job.Burst > 0 {
+		g.burst = newBurst(job)
 	}
 	if job.HTTP {
 		g.msg = []byte(job.request())
@@ -384,6 +389,9 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 // receive reads an answer and, once it is complete, sends the next message. No more data can arrive
 // before that, so a short read needs no second one.
 func (g *generator) receive(c *conn) error {
+	if g.burst != nil {
+		return g.receiveBurst(c)
+	}
 	for {
 		if g.waste != nil && c.got > 0 {
 			return g.discard(c)
@@ -492,15 +500,15 @@ func (g *generator) message(c *conn) []byte {
 	return g.msg
 }
 
-// number makes an echo differ from the previous one.
+// number makes an echo, and an answer of several datagrams, differ from the previous one.
 func (g *generator) number(msg []byte, c *conn) {
-	if g.web == nil && len(msg) >= 8 {
+	if (g.web == nil || g.burst != nil) && len(msg) >= 8 {
 		binary.NativeEndian.PutUint64(msg, c.n)
 	}
 }
 
 func (g *generator) send(c *conn, now time.Duration) error {
-	c.got, c.sent = 0, now
+	c.got, c.parts, c.sent = 0, 0, now
 	if g.ring != nil {
 		return g.sendRing(c)
 	}

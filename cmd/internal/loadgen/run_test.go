@@ -5,7 +5,9 @@
 package loadgen
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
@@ -246,5 +248,65 @@ func TestRunDatagramsTwice(t *testing.T) {
 	r, err := Run(t.Context(), j, func(bool) {})
 	if err != nil || r.P50 >= resendAfter {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestRunBursts answers with four datagrams each, some of which are lost, late, doubled or wrong.
+func TestRunBursts(t *testing.T) {
+	const size = 100
+	text := pattern(make([]byte, 4*size))
+	// part is datagram i of the answer to the message that was sent before messages before p.
+	part := func(p []byte, before uint64, i int) []byte {
+		q := bytes.Clone(text[i*size : (i+1)*size])
+		binary.NativeEndian.PutUint64(q, binary.NativeEndian.Uint64(p)-before)
+		binary.NativeEndian.PutUint32(q[8:], uint32(i))
+		return q
+	}
+	answer := func(p []byte, before uint64, indexes ...int) (out [][]byte) {
+		for _, i := range indexes {
+			out = append(out, part(p, before, i))
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		answer func(n int, p []byte) [][]byte
+		again  bool // each message is sent twice
+		wrong  bool
+	}{
+		"in order": {answer: func(_ int, p []byte) [][]byte { return answer(p, 0, 0, 1, 2, 3) }},
+		"reversed": {answer: func(_ int, p []byte) [][]byte { return answer(p, 0, 3, 2, 1, 0) }},
+		"twice":    {answer: func(_ int, p []byte) [][]byte { return answer(p, 0, 0, 0, 1, 2, 1, 3, 3, 2) }},
+		"late":     {answer: func(_ int, p []byte) [][]byte { return append(answer(p, 1, 0, 1, 2, 3), answer(p, 0, 0, 1, 2, 3)...) }},
+		"lost": {again: true, answer: func(n int, p []byte) [][]byte {
+			if n%2 == 1 {
+				return answer(p, 0, 0, 1, 1, 2)
+			}
+			return answer(p, 0, 0, 1, 2, 3)
+		}},
+		"of an earlier message": {again: true, answer: func(n int, p []byte) [][]byte { return answer(p, uint64(n%2), 0, 1, 2, 3) }},
+		"changed": {wrong: true, answer: func(_ int, p []byte) [][]byte {
+			q := part(p, 0, 1)
+			q[50]++
+			return [][]byte{q}
+		}},
+		"short": {wrong: true, answer: func(_ int, p []byte) [][]byte { return [][]byte{part(p, 0, 1)[:50]} }},
+		"long":  {wrong: true, answer: func(_ int, p []byte) [][]byte { return [][]byte{append(part(p, 0, 1), 0)} }},
+		"index": {wrong: true, answer: func(_ int, p []byte) [][]byte {
+			q := part(p, 0, 1)
+			q[8], q[11] = 4, 4
+			return [][]byte{q}
+		}},
+	} {
+		j := job(datagramServer(t, tc.answer))
+		j.Network, j.Size, j.Reply, j.Burst, j.Measure = "udp", 20, size, 4, 300*time.Millisecond
+		r, err := Run(t.Context(), j, func(bool) {})
+		if (err != nil) != tc.wrong || !tc.wrong && (r.Ops == 0 || (r.P50 >= resendAfter) != tc.again) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	j := job("")
+	j.Size, j.Reply, j.Burst = 20, size, 4
+	if j.Check() == nil {
+		t.Error("several datagrams of a stream are accepted")
 	}
 }
