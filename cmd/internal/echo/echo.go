@@ -40,6 +40,10 @@ const (
 	NameConn     = "ringside-conn"
 	// NamePlain is the control of NameConn: the same design without a ring.
 	NamePlain = "ringside-plain"
+	// NameBatch and NameXNet serve only datagrams: by unet's BatchConn, and by golang.org/x/net's
+	// ReadBatch and WriteBatch.
+	NameBatch = "ringside-batch"
+	NameXNet  = "xnet-batch"
 	// NameServe is "ringside serve". NameServeNet is the same on package net's listener. They serve
 	// only files. For that workload, engines with a net.Listener run http.FileServer.
 	NameServe    = "ringside-serve"
@@ -64,7 +68,7 @@ var ErrUnknown = errors.New("unknown engine")
 // Start starts an engine on a loopback port that the system chooses.
 func Start(s Setup) (Server, error) {
 	start := starters[s.Engine]
-	if start == nil && s.Engine == NameNetpoll {
+	if start == nil && (s.Engine == NameNetpoll || s.Engine == NameXNet) {
 		return nil, fmt.Errorf("%w %q: built without it: needs -tags peers, on Linux or macOS", ErrUnknown, s.Engine)
 	}
 	if start == nil {
@@ -78,6 +82,7 @@ var starters = map[string]func(Setup) (Server, error){
 	NameStd:   startStd,
 	NameConn:  startConn,
 	NamePlain: startPlain,
+	NameBatch: startBatch,
 
 	NameServe:    startServe,
 	NameServeNet: startServeNet,
@@ -108,6 +113,9 @@ type Setup struct {
 	// an echo.
 	Take int `json:"take,omitempty"`
 	Give int `json:"give,omitempty"`
+	// Burst, if not 0, makes the server answer each datagram with Burst datagrams of Give bytes. Each
+	// begins with the first 8 bytes of the request, and its index in 4 bytes.
+	Burst int `json:"burst,omitempty"`
 	// Pin keeps the server on one processor and the load generator off it.
 	Pin bool `json:"pin,omitempty"`
 	// Work is done for each message before it is sent back.
@@ -197,7 +205,7 @@ func (s Setup) answer() []byte {
 	if s.Give == 0 {
 		return nil
 	}
-	p := make([]byte, s.Give)
+	p := make([]byte, s.Give*max(1, s.Burst))
 	for i := range p {
 		p[i] = byte(i*7 + i>>8)
 	}

@@ -80,6 +80,14 @@ func engines(t *testing.T) []string {
 	return names
 }
 
+func datagramEngines() []string {
+	names := []string{NameStd, NameConn, NamePlain, NameEvent, NameEpoll, NameBatch}
+	if starters[NameXNet] != nil { // with -tags peers
+		names = append(names, NameXNet)
+	}
+	return names
+}
+
 func ringWorks() bool {
 	s, err := Start(Setup{Engine: NameSQPoll})
 	if err != nil {
@@ -121,6 +129,9 @@ func TestEnginesEcho(t *testing.T) {
 	}
 	if _, err := Start(Setup{Engine: "abacus"}); !errors.Is(err, ErrUnknown) {
 		t.Errorf("unknown engine: %v", err)
+	}
+	if _, err := Start(Setup{Engine: NameBatch}); err == nil {
+		t.Error("an engine of datagrams was started for streams")
 	}
 }
 
@@ -279,8 +290,11 @@ func TestRoundsOfFurtherLoads(t *testing.T) {
 			longEnough(t, r, Setup{Engine: name}, job, some)
 		}
 	}
-	for _, name := range []string{NameStd, NameConn, NamePlain, NameEvent, NameEpoll} {
+	for _, name := range datagramEngines() {
 		longEnough(t, r, Setup{Engine: name, Network: "udp"}, base, some)
+		bulk := base
+		bulk.Reply, bulk.Burst = 1200, 64
+		longEnough(t, r, Setup{Engine: name, Network: "udp", Give: 1200, Burst: 64}, bulk, some)
 	}
 	for _, name := range []string{NameStd, NameConn, NamePlain, NameEvent} {
 		job := base

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"sync"
 
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
@@ -47,7 +49,7 @@ func startOn(s Setup, listen func(network, address string) (net.Listener, error)
 		if err != nil {
 			return nil, err
 		}
-		go serveDatagrams(pc)
+		go serveDatagrams(pc, s)
 		return &packetServer{pc, backend, reason}, nil
 	}
 	ln, err := s.listen(listen)
@@ -57,7 +59,7 @@ func startOn(s Setup, listen func(network, address string) (net.Listener, error)
 	return startGo(s, ln, backend, reason), nil
 }
 
-// packetServer echoes datagrams.
+// packetServer answers datagrams.
 type packetServer struct {
 	net.PacketConn
 	backend, reason string
@@ -73,15 +75,23 @@ type udpConn interface {
 	WriteToUDPAddrPort(p []byte, to netip.AddrPort) (int, error)
 }
 
-func serveDatagrams(pc net.PacketConn) {
+func serveDatagrams(pc net.PacketConn, s Setup) {
 	c := pc.(udpConn) // both packages have it
+	answer := s.answer()
 	for buf := make([]byte, 64<<10); ; {
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			return
 		}
 		// A datagram that does not fit into the client's buffer is lost, as on a network.
-		_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+		if answer == nil {
+			_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+			continue
+		}
+		s.stamp(answer, buf[:n])
+		for p := range slices.Chunk(answer, s.Give) {
+			_, _ = c.WriteToUDPAddrPort(p, from)
+		}
 	}
 }
 
@@ -213,7 +223,7 @@ func startsEvent(o event.Options, handler func(Setup) event.Handler) func(Setup)
 			return nil, err
 		}
 		if network == "udp" {
-			return startEventPackets(network, address, o)
+			return startEventPackets(network, address, setup, o)
 		}
 		s, err := event.Listen(network, address, handler(setup), o)
 		if err != nil {
@@ -223,22 +233,34 @@ func startsEvent(o event.Options, handler func(Setup) event.Handler) func(Setup)
 	}
 }
 
-// startEventPackets starts a server that echoes datagrams.
-func startEventPackets(network, address string, o event.Options) (Server, error) {
+// startEventPackets starts a server that answers datagrams.
+func startEventPackets(network, address string, setup Setup, o event.Options) (Server, error) {
 	s, err := event.New(nil, event.Handler{}, o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.ListenPacket(network, address, event.PacketHandler{
-		OnPacket: func(c *event.PacketConn, from event.Peer, p []byte) { _, _ = c.WriteTo(p, from) },
-	})
+	c, err := s.ListenPacket(network, address, packetCallbacks(setup))
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return &eventPackets{eventServer{s, o.SQPoll}, c}, nil
 }
 
-// eventPackets echoes datagrams.
+// packetCallbacks returns a handler of datagrams. The loops call it concurrently.
+func packetCallbacks(setup Setup) event.PacketHandler {
+	if setup.Burst == 0 {
+		return event.PacketHandler{OnPacket: func(c *event.PacketConn, from event.Peer, p []byte) { _, _ = c.WriteTo(p, from) }}
+	}
+	answers := sync.Pool{New: func() any { p := setup.answer(); return &p }}
+	return event.PacketHandler{OnPacket: func(c *event.PacketConn, from event.Peer, p []byte) {
+		answer := answers.Get().(*[]byte)
+		setup.stamp(*answer, p)
+		_, _ = c.WriteSegments(*answer, setup.Give, from)
+		answers.Put(answer)
+	}}
+}
+
+// eventPackets answers datagrams.
 type eventPackets struct {
 	eventServer
 	c *event.PacketConn
