@@ -34,7 +34,10 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
   stream    1 MiB to the server, which answers with a byte (in), and the reverse (out)
   churn     echo with a new connection for each message, which ends with a reset
   unix      echo on Unix sockets
-  udp       echo of datagrams; one that is lost is sent again after 100 ms
+  udp       echo of datagrams; one that is lost is sent again after 100 ms. xnet-batch (in a build with -tags peers)
+            and ringside-batch receive and send up to 64 with one call, by golang.org/x/net and by unet's BatchConn
+  udp-bulk  a datagram of 128 bytes, which is answered with 64 of 1200: by 64 calls (std), by one WriteBatch of
+            golang.org/x/net (xnet-batch), and by segments that the kernel cuts (ringside-batch, ringside-event)
   tls       echo on TLS of crypto/tls, over net, unet and unet/event
   http      net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
             of ringside; ab and ab-k, ab without and with keep-alive; wrk
@@ -81,7 +84,7 @@ const benchNetExample = `  ringside bench net
 func newBenchNetCmd() *cobra.Command {
 	b := &netBench{}
 	return newSuiteCmd("net", "Measure servers on TCP", benchNetLong, benchNetExample, suite.NetWords(), b, func(f *pflag.FlagSet) {
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, tls, http, files, idle (default: echo, with --full all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, udp-bulk, tls, http, files, idle (default: echo, with --full all)")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")

@@ -148,7 +148,10 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 			continue
 		}
 		setup, job := echo.Setup{Engine: name, Pin: n.opts.Pin}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
-		if !slices.Contains(netEngines, name) {
+		switch {
+		case slices.Contains(batchEngines, name):
+			setup.Network = "udp"
+		case !slices.Contains(netEngines, name):
 			setup.Files, job.HTTP, job.Path = n.files, true, trialFile
 		}
 		s, err := n.env.Round(ctx, setup, n.programs[name], job)
@@ -169,7 +172,7 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 // introduce records the backend that an engine reports.
 func (n *netRun) introduce(name string, s echo.Sample) {
 	h := &n.run.Host
-	if s.By == "epoll" {
+	if s.By == "epoll" && !slices.Contains(batchEngines, name) { // datagrams always use it
 		n.note("the load generator uses epoll and costs more than with io_uring: rates are bounded by it")
 	}
 	switch {

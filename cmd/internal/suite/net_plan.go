@@ -35,14 +35,14 @@ type NetOptions struct {
 	IdleFor time.Duration
 }
 
-// netEngines are all engines except those that serve only files. The first is the baseline.
+// netEngines are all engines except those that serve only files or datagrams. The first is the baseline.
 var netEngines = []string{
 	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
 	echo.NameEpoll, echo.NameBlocking, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
 }
 
 // netKnown are all engines.
-var netKnown = append(slices.Clone(netEngines), filesEngines[1:]...)
+var netKnown = slices.Concat(netEngines, batchEngines, filesEngines[1:])
 
 const (
 	maxConnections = 20_000

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
@@ -183,6 +184,34 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 	if m := run.Cells[len(run.Cells)-1].Series[1].Samples[0].Metrics; m[report.IdleCPU] != 100 || m[report.WakesPerS] != 0.5 ||
 		m[report.HeapPerConn] != 2000 || m[report.RSSPerConn] != 3000 {
 		t.Errorf("idle metrics %v", m)
+	}
+}
+
+func TestNetDatagrams(t *testing.T) {
+	w := newNetWorld()
+	inner := w.Round
+	w.Round = func(ctx context.Context, s echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
+		if (j.Warm > 0 || slices.Contains(batchEngines, s.Engine)) && s.Network != "udp" {
+			t.Errorf("%+v", s)
+		}
+		return inner(ctx, s, p, j)
+	}
+	o := NetOptions{Workloads: []string{"udp", nameBulk}, Timing: Timing{Pairs: 1}}
+	run, err := Net(t.Context(), o, w.NetEnv)
+	if err != nil || len(run.Cells) != 3+2 || len(w.jobs) != 3*5+2*4 || w.trials != 5 {
+		t.Fatalf("%d cells, %d rounds, %d trials, %v", len(run.Cells), len(w.jobs), w.trials, err)
+	}
+	bulk := run.Cells[3]
+	if s := bulk.Series[3].Samples[0]; bulk.Params["size"] != 76_800 || s.Metrics[measure.MBPerS] != 76.8 {
+		t.Errorf("%+v %+v", bulk.Params, s)
+	}
+	if s, j := w.setups[15], w.jobs[15]; s.Burst != 64 || s.Give != 1200 || j.Burst != 64 || j.Reply != 1200 || j.Size != 128 || j.Connections != 1 {
+		t.Errorf("%+v %+v", s, j)
+	}
+	o.Connections, o.Sizes, o.Engines = []int{3}, []int{50}, []string{echo.NameStd, echo.NameBatch}
+	w.jobs = nil
+	if _, err := Net(t.Context(), o, w.NetEnv); err != nil || len(w.jobs) != 4 || w.jobs[0].Size != 50 || w.jobs[3].Size != 128 || w.jobs[3].Connections != 3 {
+		t.Errorf("%+v, %v", w.jobs, err)
 	}
 }
 

@@ -25,6 +25,11 @@ const (
 	// smallMessage is the default length of a message in bytes.
 	smallMessage = 128
 	largeMessage = 1024
+	// An answer of nameBulk is bulkOf datagrams of bulkSize bytes. It fits into a default receive
+	// buffer.
+	nameBulk = "udp-bulk"
+	bulkOf   = 64
+	bulkSize = 1200
 )
 
 // netWorkload is one kind of load. It has no state; the state of a run is in the netRun.
@@ -49,6 +54,9 @@ var (
 	socketEngines = []string{echo.NameStd, echo.NameConn, echo.NamePlain}
 	streamEngines = append(slices.Clone(socketEngines), echo.NameEvent, echo.NameEpoll)
 	usualEngines  = []string{echo.NameStd, echo.NameConn, echo.NameEvent}
+	// batchEngines serve only datagrams.
+	batchEngines = []string{echo.NameXNet, echo.NameBatch}
+	bulkEngines  = []string{echo.NameStd, echo.NameXNet, echo.NameBatch, echo.NameEvent}
 	// filesEngines serve files.
 	filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
 )
@@ -95,8 +103,18 @@ var netWorkloads = []netWorkload{
 		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
 	},
 	{
-		name: "udp", all: streamEngines, own: usualEngines, cells: messages("udp", 1, 16, 100),
+		name: "udp", all: slices.Concat(streamEngines, batchEngines), own: slices.Concat(usualEngines, batchEngines), cells: messages("udp", 1, 16, 100),
 		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "udp" },
+	},
+	{
+		name: nameBulk, all: append(slices.Clone(bulkEngines), echo.NameEpoll), own: bulkEngines, bytes: true,
+		cells: func(o NetOptions) []netCell {
+			return o.grid(netCell{workload: nameBulk, size: bulkOf * bulkSize}, nil, 1, 16)
+		},
+		set: func(_ *netRun, _ netCell, s *echo.Setup, j *loadgen.Job) {
+			s.Network, s.Give, s.Burst = "udp", bulkSize, bulkOf
+			j.Size, j.Reply, j.Burst = smallMessage, bulkSize, bulkOf
+		},
 	},
 	{
 		name: "tls", all: streamEngines, own: usualEngines, cells: messages("tls", 1, 100),
@@ -114,10 +132,10 @@ var netWorkloads = []netWorkload{
 }
 
 // grid returns a copy of the given cell for each message length and each number of connections.
-// Axes that the user gave replace these. Without sizes there are no messages.
+// Axes that the user gave replace these. Without sizes the length is that of the given cell.
 func (o NetOptions) grid(like netCell, sizes []int, connections ...int) (out []netCell) {
 	if sizes == nil {
-		sizes = []int{0}
+		sizes = []int{like.size}
 	} else {
 		sizes = orOwn(o.Sizes, sizes)
 	}
