@@ -27,6 +27,7 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   append     records of 128 bytes, each durable before its append returns: a plain
              group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
+  sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one
 
 There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
 it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is
@@ -57,7 +58,7 @@ program ends, also after a kill. --fast=only measures nothing else, --fast=none 
 A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as are the
 files of workloads that write. All data is verified when it is read. Writes are read back: every
 acknowledged record, and each goroutine's last blocks. With --path an existing
-file or block device is only read, and append and randwrite are skipped.`
+file or block device is only read, and append, randwrite and sync are skipped.`
 
 const benchFileExample = `  ringside bench file
   ringside bench file --dir /mnt/nvme --full --json nvme.json
@@ -77,7 +78,7 @@ func newBenchFileCmd() *cobra.Command {
 		f.Var(sizesFlag{&b.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 		f.IntSliceVar(&b.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
 		f.StringSliceVar(&b.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite (default: all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite, sync (default: all)")
 		f.BoolVar(&b.Full, "full", false, "measure the whole grid")
 		fastFlag := f.VarPF(fastValue{&b.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 		fastFlag.NoOptDefVal = string(suite.FastAdd)

@@ -66,7 +66,7 @@ func (OS) OpenRead(name string, direct bool) (File, error) { return open(os.Open
 
 // open opens a file with the flags for direct. After a failure the interface is nil and does not
 // hold a nil pointer.
-func open[F WriteFile](with func(string, int, os.FileMode) (F, error), name string, flag int, direct bool) (WriteFile, error) {
+func open[F File](with func(string, int, os.FileMode) (F, error), name string, flag int, direct bool) (File, error) {
 	more, err := readFlags(name, direct)
 	if err != nil {
 		return nil, err
@@ -106,6 +106,8 @@ type WriteFile interface {
 	WriteAt(p []byte, off int64) (int, error)
 	// Sync makes written data durable.
 	Sync() error
+	// Datasync is Sync, except that the times of the file need not be durable.
+	Datasync() error
 }
 
 // Writer is an engine that overwrites files.
@@ -116,10 +118,27 @@ type Writer interface {
 
 // OpenWrite opens the file with [os.OpenFile].
 func (OS) OpenWrite(name string, direct bool) (WriteFile, error) {
-	return open(os.OpenFile, name, os.O_RDWR, direct)
+	f, err := open(os.OpenFile, name, os.O_RDWR, direct)
+	if err != nil {
+		return nil, err
+	}
+	file := f.(*os.File)
+	return osFile{file, file.Fd()}, nil
 }
+
+// osFile is an os.File with the call of [ufile.File] that os lacks.
+type osFile struct {
+	*os.File
+	fd uintptr
+}
+
+func (f osFile) Datasync() error { return datasync(f.File, f.fd) }
 
 // OpenWrite opens the file with [ufile.OpenFile].
 func (Ringside) OpenWrite(name string, direct bool) (WriteFile, error) {
-	return open(ufile.OpenFile, name, os.O_RDWR, direct)
+	f, err := open(ufile.OpenFile, name, os.O_RDWR, direct)
+	if err != nil {
+		return nil, err
+	}
+	return f.(*ufile.File), nil
 }

@@ -151,7 +151,7 @@ func (c Cell) row(engine string) string {
 // works are descriptions of workloads whose names are not clear.
 var works = map[string]string{
 	"randread": "random reads", "batch": "reads in one call", "burner": "random reads during computation",
-	"append": "durable appends", "randwrite": "overwrites",
+	"append": "durable appends", "randwrite": "overwrites", "sync": "durable overwrites",
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams", "udp-bulk": "answers of 64 datagrams",
 	"tls": "messages over TLS", "handlers": "requests to a handler", "files": "files served", "idle": "idle connections",

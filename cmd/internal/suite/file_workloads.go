@@ -265,9 +265,34 @@ func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pai
 	j := f.job(c, name)
 	j.RandWrite = &workload.RandWrite{
 		Path: st.written.Path(), Span: writeSpan(c, st.written), Block: c.block, Direct: c.cache == CacheDirect,
-		Seed: f.opts.Seed + uint64(pair), Stamp: f.opts.Seed<<16 + st.writes,
+		Sync: c.workload == nameSync, Seed: f.opts.Seed + uint64(pair), Stamp: f.opts.Seed<<16 + st.writes,
 	}
 	return f.env.Round(ctx, j)
+}
+
+const nameSync = "sync"
+
+// durableWrite is a buffered randWrite in which each goroutine makes a block durable before it
+// writes the next one.
+type durableWrite struct{ randWrite }
+
+func (durableWrite) name() string { return nameSync }
+
+func (durableWrite) cells(o FileOptions) []cell {
+	if o.Brief || !o.wants(CacheHot) {
+		return nil
+	}
+	own := []int{1, 16}
+	if o.Full {
+		own = append(own, 64)
+	}
+	var out []cell
+	for _, g := range o.goroutinesOr(own...) {
+		for _, block := range o.blocksOr(k4) {
+			out = append(out, cell{workload: nameSync, storage: o.storages()[0], cache: CacheHot, goroutines: g, block: block})
+		}
+	}
+	return out
 }
 
 const (

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -28,18 +30,18 @@ func only(t *testing.T, name string) FileOptions {
 }
 
 func TestWorkloadsAreChosen(t *testing.T) {
-	all := []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite}
+	all := []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite, nameSync}
 	for _, tc := range []struct {
 		opts FileOptions
 		want []string
 	}{
 		{FileOptions{}, all},
-		{FileOptions{Brief: true}, all},
+		{FileOptions{Brief: true}, all[:5]},
 		{FileOptions{Full: true}, all},
 		{FileOptions{Blocks: []int{4096}}, all[:1]},
 		{FileOptions{Caches: []string{CacheDirect}}, all[:1]},
 		{FileOptions{Workloads: []string{nameAppend, nameBatch}}, []string{nameBatch, nameAppend}},
-		{FileOptions{Workloads: all, Caches: []string{CacheHot}}, []string{nameRandRead, nameBatch, nameAppend, nameRandWrite}},
+		{FileOptions{Workloads: all, Caches: []string{CacheHot}}, []string{nameRandRead, nameBatch, nameAppend, nameRandWrite, nameSync}},
 	} {
 		var got []string
 		for _, c := range tc.opts.withDefaults().cells() {
@@ -59,13 +61,13 @@ func TestWorkloadsAreChosen(t *testing.T) {
 // TestDefaultWorkloadsFitTheirTime adds up the times of the workloads other than random reads, with
 // 120 ms per round for its process.
 func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
-	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameAppend, nameRandWrite}}.withDefaults()
+	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameAppend, nameRandWrite, nameSync}}.withDefaults()
 	f := &fileRun{opts: o, fio: "fio"}
 	rounds := 0
 	for _, c := range o.cells() {
 		rounds += o.Pairs * len(workloadOf(c).engines(f, c))
 	}
-	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > 65*time.Second {
+	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > 70*time.Second {
 		t.Errorf("%d rounds take %v", rounds, total)
 	}
 }
@@ -190,6 +192,63 @@ func TestRandWriteCells(t *testing.T) {
 	wantEmpty(t, opts.Dir)
 }
 
+// grid returns the cells of the options as text: the number of goroutines, the state of the cache and
+// the block.
+func grid(o FileOptions) []string {
+	var out []string
+	for _, c := range o.withDefaults().cells() {
+		out = append(out, fmt.Sprintf("%d %s %d", c.goroutines, c.cache, c.block))
+	}
+	return out
+}
+
+func TestSyncCells(t *testing.T) {
+	for _, tc := range []struct {
+		opts FileOptions
+		want []string
+	}{
+		{FileOptions{}, []string{"1 hot 4096", "16 hot 4096"}},
+		{FileOptions{Full: true}, []string{"1 hot 4096", "16 hot 4096", "64 hot 4096"}},
+		{FileOptions{Brief: true}, nil},
+		{FileOptions{Goroutines: []int{3}, Blocks: []int{8192}}, []string{"3 hot 8192"}},
+		{FileOptions{Caches: []string{CacheDirect}}, nil},
+	} {
+		tc.opts.Workloads = []string{nameSync}
+		if got := grid(tc.opts); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %q, want %q", tc.opts, got, tc.want)
+		}
+	}
+	w, opts := newWorld(), only(t, nameSync)
+	opts.Workloads = append(opts.Workloads, nameRandWrite)
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 4+2 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	for i, j := range w.jobs[1:] {
+		r := j.RandWrite
+		if r == nil || r.Sync != (j.Workload == nameSync) || r.Sync && r.Direct || r.Path != w.jobs[1].RandWrite.Path ||
+			j.Engine != inTurn(i, opts.Pairs, engine.NameOS, engine.NameRingside) {
+			t.Fatalf("round %d: %+v of %+v", i, j, r)
+		}
+	}
+	wantEmpty(t, opts.Dir)
+}
+
+// TestSpaceForWrites checks that the two workloads that overwrite need one file.
+func TestSpaceForWrites(t *testing.T) {
+	const size = datafile.MinSize
+	for _, tc := range []struct {
+		works []string
+		files int64
+	}{
+		{[]string{nameRandRead}, 1}, {[]string{nameSync}, 2}, {[]string{nameSync, nameRandWrite}, 2}, {[]string{nameSync, nameAppend}, 3},
+	} {
+		if _, bytes := (FileOptions{Dir: "d", Workloads: tc.works}).Space(); bytes != tc.files*size {
+			t.Errorf("%v: %d bytes, want %d", tc.works, bytes, tc.files*size)
+		}
+	}
+}
+
 // TestUsersFileIsNotWritten runs all workloads on a file that the user named.
 func TestUsersFileIsNotWritten(t *testing.T) {
 	dir := t.TempDir()
@@ -211,7 +270,7 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 	for _, s := range run.Skipped {
 		skipped[s.Workload] = skipped[s.Workload] || strings.Contains(s.Reason, "--dir")
 	}
-	if !skipped[nameAppend] || !skipped[nameRandWrite] || skipped[nameBatch] {
+	if !skipped[nameAppend] || !skipped[nameRandWrite] || !skipped[nameSync] || skipped[nameBatch] {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

@@ -147,8 +147,8 @@ func (o FileOptions) Space() (dir string, bytes int64) {
 		return "", 0
 	}
 	bytes = min(o.Size, datafile.MinSize)
-	for _, w := range []string{nameRandWrite, nameAppend} {
-		if o.chosen(w) {
+	for _, sharing := range [][]string{{nameRandWrite, nameSync}, {nameAppend}} {
+		if slices.ContainsFunc(sharing, o.chosen) {
 			bytes += min(o.Size, datafile.MinSize)
 		}
 	}

@@ -77,6 +77,13 @@ func (w *memoryWriter) ReadAt(p []byte, off int64) (int, error) {
 
 func (w *memoryWriter) Sync() error { w.synced++; return nil }
 
+func (w *memoryWriter) Datasync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.datasynced++
+	return w.syncErr
+}
+
 // memoryLog is an engine that keeps logs in memory. tamper changes each record; nil drops
 // it.
 type memoryLog struct {

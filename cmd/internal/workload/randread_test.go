@@ -26,14 +26,16 @@ type memory struct {
 	data    []byte
 	openErr error
 	tamper  func(p []byte, off int64, n int, err error) (int, error)
-	// lose and writeErr are for writes.
+	// lose, writeErr and syncErr are for writes.
 	lose     bool
 	writeErr error
+	syncErr  error
 
-	mu      sync.Mutex
-	offsets []int64
-	closed  int
-	synced  int
+	mu         sync.Mutex
+	offsets    []int64
+	closed     int
+	synced     int
+	datasynced int
 }
 
 func newMemory(size int) *memory {

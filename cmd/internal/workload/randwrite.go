@@ -26,6 +26,8 @@ type RandWrite struct {
 	Block int `json:"block"`
 	// Direct opens the file with O_DIRECT.
 	Direct bool `json:"direct"`
+	// Sync makes each block durable before the goroutine writes its next one.
+	Sync bool `json:"sync,omitempty"`
 	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
 	// Stamp marks the content. Each round needs another stamp, or the check would accept blocks of
@@ -63,7 +65,7 @@ func (w RandWrite) Open(e engine.Engine) (*overwriting, error) {
 func (o *overwriting) newOp(goroutine int) (measure.Op, error) {
 	w := &blockWriter{
 		offsets: newOffsets(o.Seed, goroutine, o.Block, o.Span),
-		file:    o.file, buf: alignedBuffer(o.Block), stamp: o.Stamp,
+		file:    o.file, buf: alignedBuffer(o.Block), stamp: o.Stamp, sync: o.Sync,
 	}
 	datafile.Fill(w.buf, o.Stamp, 0)
 	o.writers = append(o.writers, w)
@@ -101,17 +103,23 @@ type blockWriter struct {
 	file   engine.WriteFile
 	buf    []byte
 	stamp  uint64
+	sync   bool
 	last   [lastWrites]int64
 	writes int
 }
 
-// writeOne stamps the block for its place and writes it.
+// writeOne stamps the block for its place, writes it, and makes it durable if the workload does.
 func (w *blockWriter) writeOne() (int, error) {
 	off := w.next()
 	mark(w.buf, w.stamp, off)
 	n, err := w.file.WriteAt(w.buf, off)
 	if err != nil {
 		return n, fmt.Errorf("write %d bytes at offset %d: %w", len(w.buf), off, err)
+	}
+	if w.sync {
+		if err := w.file.Datasync(); err != nil {
+			return n, fmt.Errorf("make the block at offset %d durable: %w", off, err)
+		}
 	}
 	w.last[w.writes%lastWrites] = off
 	w.writes++

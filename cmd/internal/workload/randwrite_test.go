@@ -36,8 +36,8 @@ func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
 			t.Fatalf("written at offset %d", off)
 		}
 	}
-	if len(seen) != span/block || m.closed != 1 || m.synced != 1 {
-		t.Errorf("%d of %d blocks were written, closed %d times, synced %d times", len(seen), span/block, m.closed, m.synced)
+	if len(seen) != span/block || m.closed != 1 || m.synced != 1 || m.datasynced != 0 {
+		t.Errorf("%d of %d blocks were written, closed %d times, synced %d and %d times", len(seen), span/block, m.closed, m.synced, m.datasynced)
 	}
 	for off := range seen {
 		if err := datafile.CheckStamps(m.data[off:off+block], 5, off); err != nil {
@@ -49,12 +49,31 @@ func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
 	}
 }
 
-func TestLostWriteIsAHardFailure(t *testing.T) {
+// TestSyncedWritesAreEachDurable counts the syncs: one for each write, also of the warm-up.
+func TestSyncedWritesAreEachDurable(t *testing.T) {
 	m := newMemory(64 * datafile.UnitSize)
-	m.lose = true
-	_, err := writeJob(int64(len(m.data)), datafile.UnitSize, 2).RunWith(t.Context(), m)
-	if _, ok := errors.AsType[*datafile.MismatchError](err); !ok || m.closed != 1 {
-		t.Errorf("got %v, closed %d times", err, m.closed)
+	j := writeJob(int64(len(m.data)), datafile.UnitSize, 3)
+	j.RandWrite.Sync = true
+	s, err := j.RunWith(t.Context(), m)
+	if err != nil || s.Ops == 0 || m.datasynced != len(m.offsets) {
+		t.Errorf("%d operations, %d writes, %d syncs, %v", s.Ops, len(m.offsets), m.datasynced, err)
+	}
+	m.syncErr = io.ErrNoProgress
+	if _, err := j.RunWith(t.Context(), m); !errors.Is(err, io.ErrNoProgress) || m.closed != 2 {
+		t.Errorf("failing sync: %v, closed %d times", err, m.closed)
+	}
+}
+
+func TestLostWriteIsAHardFailure(t *testing.T) {
+	for _, synced := range []bool{false, true} {
+		m := newMemory(64 * datafile.UnitSize)
+		m.lose = true
+		j := writeJob(int64(len(m.data)), datafile.UnitSize, 2)
+		j.RandWrite.Sync = synced
+		_, err := j.RunWith(t.Context(), m)
+		if _, ok := errors.AsType[*datafile.MismatchError](err); !ok || m.closed != 1 {
+			t.Errorf("synced %v: got %v, closed %d times", synced, err, m.closed)
+		}
 	}
 }
 
@@ -73,15 +92,17 @@ func TestRandWriteErrors(t *testing.T) {
 	}
 }
 
-// TestRandWriteEngines overwrites a real file with every engine.
+// TestRandWriteEngines overwrites a real file with every engine, with and without syncs.
 func TestRandWriteEngines(t *testing.T) {
 	d := realFile(t)
 	for _, name := range []string{engine.NameOS, engine.NameRingside} {
-		for _, direct := range directness(t, d.Path()) {
-			j := writeJob(d.Size(), 2*datafile.UnitSize, 4)
-			j.Engine, j.RandWrite.Path, j.RandWrite.Direct = name, d.Path(), direct
-			if s, err := j.Run(t.Context()); err != nil || s.Ops == 0 || s.Backend == "" {
-				t.Errorf("%s, direct %v: %+v, %v", name, direct, s, err)
+		for _, synced := range []bool{false, true} {
+			for _, direct := range directness(t, d.Path()) {
+				j := writeJob(d.Size(), 2*datafile.UnitSize, 4)
+				j.Engine, j.RandWrite.Path, j.RandWrite.Direct, j.RandWrite.Sync = name, d.Path(), direct, synced
+				if s, err := j.Run(t.Context()); err != nil || s.Ops == 0 || s.Backend == "" {
+					t.Errorf("%s, direct %v, synced %v: %+v, %v", name, direct, synced, s, err)
+				}
 			}
 		}
 	}
