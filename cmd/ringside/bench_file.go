@@ -24,6 +24,7 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   batch      one goroutine reads 16 or 128 blocks by one call: an errgroup against ufile.Batch
   burner     32 goroutines read while one computes, or one on each processor; the column
              "computed/s" is the rate of their computations
+  open       each goroutine opens the file, reads one block or none, and closes it
   append     records of 128 bytes, each durable before its append returns: a plain
              group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
@@ -40,9 +41,9 @@ median and, in brackets, the smallest and largest ratio. The columns after CPU t
 ratio; less than 1 is better. Latencies count from the end of a goroutine's previous read, so waiting for a
 processor is part of them.
 
-By default each workload is measured in a few cells, in about two minutes. --full measures 1, 8, 32, 128
-and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold reads of 4
-and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes. --block,
+By default each workload is measured in a few cells, in about two and a half minutes. --full measures
+1, 8, 32, 128 and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold
+reads of 4 and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes. --block,
 --goroutines and --cache replace an axis of the grid; without --workload they measure randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
@@ -78,7 +79,7 @@ func newBenchFileCmd() *cobra.Command {
 		f.Var(sizesFlag{&b.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 		f.IntSliceVar(&b.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
 		f.StringSliceVar(&b.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, append, randwrite, sync (default: all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, open, append, randwrite, sync (default: all)")
 		f.BoolVar(&b.Full, "full", false, "measure the whole grid")
 		fastFlag := f.VarPF(fastValue{&b.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 		fastFlag.NoOptDefVal = string(suite.FastAdd)

@@ -4,7 +4,6 @@ package htmlreport
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -68,7 +67,7 @@ func groupsOf(run *report.Run) []group {
 		if !ok {
 			continue
 		}
-		title := without(c, axis)
+		title := c.Words(axis)
 		key := c.Suite + axis + title
 		i, known := index[key]
 		if !known {
@@ -106,17 +105,12 @@ func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
 	for _, a := range axes {
 		own, numeric := c.Params.Number(a.param)
 		for _, other := range run.Cells {
-			if x, ok := other.Params.Number(a.param); ok && numeric && x != own && without(other, a.param) == without(c, a.param) {
+			if x, ok := other.Params.Number(a.param); ok && numeric && x != own && other.Words(a.param) == c.Words(a.param) {
 				return a.param, a.unit, true
 			}
 		}
 	}
 	return "", "", false
-}
-
-// without describes a cell by all of its parameters but one.
-func without(c report.Cell, param string) string {
-	return strings.Join(append([]string{c.Workload}, c.Params.Words(param)...), ", ")
 }
 
 // engines returns the engines of the cells, in order.

@@ -263,6 +263,19 @@ func TestSectionNamesAllParameters(t *testing.T) {
 	}
 }
 
+func TestOpenIsDescribedInTitles(t *testing.T) {
+	for want, p := range map[string]Params{
+		"open and close, 1 goroutine":                                     {"goroutines": 1, "device": "vda"},
+		"open, read 4 KiB from the page cache, close, 16 goroutines":      {"goroutines": 16.0, "cache": "hot", "block": 4096.0},
+		"open, read 8 KiB with O_DIRECT, close, fast device, 1 goroutine": {"goroutines": 1, "cache": "direct", "block": 8192, "storage": "fast"},
+	} {
+		c := Cell{Suite: "file", Workload: "open", Params: p}
+		if c.section() != want || c.point() != want || c.row("os") != "os" {
+			t.Errorf("%v: section %q, point %q, row %q", p, c.section(), c.point(), c.row("os"))
+		}
+	}
+}
+
 func TestTableFitsTheScreen(t *testing.T) {
 	run := exampleRun()
 	c := &run.Cells[2]

@@ -129,16 +129,36 @@ func (p Params) Words(except ...string) []string {
 
 // rowParams returns the parameters that label the row of a cell.
 func (c Cell) rowParams() []string {
-	if c.Params["handler"] != nil {
+	switch {
+	case c.Params["handler"] != nil:
 		return []string{"handler"}
+	case c.opens(): // the title has the block
+		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(rowParams[c.Suite]), func(param string) bool { return c.Params[param] == nil })
 }
 
 // section returns the title of the cell's table.
-func (c Cell) section() string {
-	return strings.Join(append([]string{c.Workload}, c.Params.Words(c.rowParams()...)...), ", ")
+func (c Cell) section() string { return c.Words(c.rowParams()...) }
+
+// Words describes the cell by its workload and all parameters except the given ones and the device.
+func (c Cell) Words(except ...string) string { return c.words(c.Workload, except...) }
+
+// words describes the cell by the given words for its workload, and by its parameters. The words
+// for the workload "open" of the suite "file" include its parameters.
+func (c Cell) words(work string, except ...string) string {
+	if c.opens() {
+		work, except = "open and close", append([]string{"block", "cache"}, except...)
+		if block := c.Params["block"]; block != nil {
+			from := oneOf(map[string]string{"hot": "from the page cache", "direct": "with O_DIRECT"})(c.Params["cache"])
+			work = fmt.Sprintf("open, read %s %s, close", byteWords(block), from)
+		}
+	}
+	return strings.Join(append([]string{work}, c.Params.Words(except...)...), ", ")
 }
+
+// opens reports whether the cell is one of the workload "open".
+func (c Cell) opens() bool { return c.Suite == "file" && c.Workload == "open" }
 
 // row returns the label of an engine's row in a table of the cell.
 func (c Cell) row(engine string) string {
@@ -167,7 +187,7 @@ func (c Cell) point() string {
 	if c.Workload == "http" {
 		work = "HTTP requests"
 	}
-	return strings.Join(append([]string{work}, c.Params.Words("rows", "requests", "record")...), ", ")
+	return c.words(work, "rows", "requests", "record")
 }
 
 // SQLiteTests are the names of the tests of SQLite's speed page.

@@ -30,18 +30,18 @@ func only(t *testing.T, name string) FileOptions {
 }
 
 func TestWorkloadsAreChosen(t *testing.T) {
-	all := []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite, nameSync}
+	all := []string{nameRandRead, nameBatch, nameBurner, nameOpen, nameAppend, nameRandWrite, nameSync}
 	for _, tc := range []struct {
 		opts FileOptions
 		want []string
 	}{
 		{FileOptions{}, all},
-		{FileOptions{Brief: true}, all[:5]},
+		{FileOptions{Brief: true}, []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite}},
 		{FileOptions{Full: true}, all},
 		{FileOptions{Blocks: []int{4096}}, all[:1]},
 		{FileOptions{Caches: []string{CacheDirect}}, all[:1]},
 		{FileOptions{Workloads: []string{nameAppend, nameBatch}}, []string{nameBatch, nameAppend}},
-		{FileOptions{Workloads: all, Caches: []string{CacheHot}}, []string{nameRandRead, nameBatch, nameAppend, nameRandWrite, nameSync}},
+		{FileOptions{Workloads: all, Caches: []string{CacheHot}}, []string{nameRandRead, nameBatch, nameOpen, nameAppend, nameRandWrite, nameSync}},
 	} {
 		var got []string
 		for _, c := range tc.opts.withDefaults().cells() {
@@ -61,13 +61,13 @@ func TestWorkloadsAreChosen(t *testing.T) {
 // TestDefaultWorkloadsFitTheirTime adds up the times of the workloads other than random reads, with
 // 120 ms per round for its process.
 func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
-	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameAppend, nameRandWrite, nameSync}}.withDefaults()
+	o := FileOptions{Workloads: []string{nameBatch, nameBurner, nameOpen, nameAppend, nameRandWrite, nameSync}}.withDefaults()
 	f := &fileRun{opts: o, fio: "fio"}
 	rounds := 0
 	for _, c := range o.cells() {
 		rounds += o.Pairs * len(workloadOf(c).engines(f, c))
 	}
-	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > 70*time.Second {
+	if total := time.Duration(rounds) * (o.warm() + o.Duration + 120*time.Millisecond); total > 80*time.Second {
 		t.Errorf("%d rounds take %v", rounds, total)
 	}
 }
@@ -202,6 +202,41 @@ func grid(o FileOptions) []string {
 	return out
 }
 
+func TestOpenCells(t *testing.T) {
+	for _, tc := range []struct {
+		opts FileOptions
+		want []string
+	}{
+		{FileOptions{}, []string{"1  0", "1 hot 4096", "1 direct 4096"}},
+		{FileOptions{Full: true}, []string{"1  0", "16  0", "1 hot 4096", "16 hot 4096", "1 direct 4096", "16 direct 4096"}},
+		{FileOptions{Brief: true}, nil},
+		{FileOptions{Goroutines: []int{3}}, []string{"3  0", "3 hot 4096", "3 direct 4096"}},
+		{FileOptions{Blocks: []int{8192}}, []string{"1 hot 8192", "1 direct 8192"}},
+		{FileOptions{Caches: []string{CacheDirect, CacheCold}}, []string{"1 direct 4096"}},
+		{FileOptions{Caches: []string{CacheCold}}, nil},
+	} {
+		tc.opts.Workloads = []string{nameOpen}
+		if got := grid(tc.opts); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %q, want %q", tc.opts, got, tc.want)
+		}
+	}
+	w, opts := newWorld(), only(t, nameOpen)
+	run, err := File(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 3 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	if p := run.Cells[0].Params; p["block"] != nil || p["cache"] != nil || p["goroutines"] != 1 {
+		t.Errorf("parameters %v", p)
+	}
+	for i, j := range w.jobs[1:] {
+		if r := j.Open; r == nil || r.Content == nil || r.Cold || (r.Block > 0) != (i >= 4) || r.Direct != (i >= 8) ||
+			r.Seed != opts.Seed+uint64(i/2%2) || j.Engine != inTurn(i, opts.Pairs, engine.NameOS, engine.NameRingside) {
+			t.Fatalf("round %d: %+v of %+v", i, j, r)
+		}
+	}
+	wantEmpty(t, opts.Dir)
+}
+
 func TestSyncCells(t *testing.T) {
 	for _, tc := range []struct {
 		opts FileOptions
@@ -270,7 +305,7 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 	for _, s := range run.Skipped {
 		skipped[s.Workload] = skipped[s.Workload] || strings.Contains(s.Reason, "--dir")
 	}
-	if !skipped[nameAppend] || !skipped[nameRandWrite] || !skipped[nameSync] || skipped[nameBatch] {
+	if !skipped[nameAppend] || !skipped[nameRandWrite] || !skipped[nameSync] || skipped[nameBatch] || skipped[nameOpen] {
 		t.Errorf("skipped %v", run.Skipped)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

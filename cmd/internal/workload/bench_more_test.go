@@ -150,6 +150,20 @@ func BenchmarkRandWrite(b *testing.B) {
 	}
 }
 
+// BenchmarkOpen opens a file, reads a block and closes the file, with one goroutine.
+func BenchmarkOpen(b *testing.B) {
+	d := benchFile(b)
+	content := d.Seed()
+	for _, name := range []string{engine.NameOS, engine.NameRingside} {
+		for _, direct := range directness(b, d.Path()) {
+			b.Run(fmt.Sprintf("%s/direct=%v", name, direct), func(b *testing.B) {
+				w := Open{RandRead{Path: d.Path(), Span: d.Size(), Block: 4096, Direct: direct, Seed: 1, Content: &content}}
+				runOps(b, []measure.Op{w.newOp(benchEngine(b, name), 0)})
+			})
+		}
+	}
+}
+
 // BenchmarkBurner reads with O_DIRECT in 32 goroutines while another computes. The rate of
 // computation is units/s.
 func BenchmarkBurner(b *testing.B) {

@@ -28,6 +28,7 @@ type Job struct {
 	Batch      *Batch        `json:"batch,omitempty"`
 	Append     *Append       `json:"append,omitempty"`
 	Burner     *Burner       `json:"burner,omitempty"`
+	Open       *Open         `json:"open,omitempty"`
 	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
 	Nop        *Nop          `json:"nop,omitempty"`
 	Reads      *Reads        `json:"reads,omitempty"`
@@ -70,6 +71,8 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 		s, err = j.append(ctx, e)
 	case j.Burner != nil:
 		s, err = j.burner(ctx, e)
+	case j.Open != nil:
+		s, err = j.open(ctx, e)
 	case j.RandWrite != nil:
 		s, err = j.randWrite(ctx, e)
 	case j.Ring() != nil && e.Name() == engine.NameRingside:

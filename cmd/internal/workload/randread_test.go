@@ -33,6 +33,7 @@ type memory struct {
 
 	mu         sync.Mutex
 	offsets    []int64
+	opened     int
 	closed     int
 	synced     int
 	datasynced int
@@ -52,6 +53,9 @@ func (m *memory) OpenRead(string, bool) (engine.File, error) {
 	if m.openErr != nil {
 		return nil, m.openErr
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened++
 	return m, nil
 }
 
@@ -66,7 +70,12 @@ func (m *memory) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (m *memory) Close() error { m.closed++; return nil }
+func (m *memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed++
+	return nil
+}
 
 func job(span int64, block, goroutines int) Job {
 	content := uint64(contentSeed)
