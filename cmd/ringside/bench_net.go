@@ -26,28 +26,34 @@ import (
 
 const benchNetLong = `net measures servers on TCP over the loopback. --workload selects from
 
-  echo      each connection has one message in flight: it is sent, comes back, is compared, and the
-            next one is sent (default)
-  handlers  the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
-            500 µs before it sends back
-  pipeline  echo with 16 messages at a time on each connection: all are sent, then all answers are awaited
-  stream    1 MiB to the server, which answers with a byte (in), and the reverse (out)
-  churn     echo with a new connection for each message, which ends with a reset
-  unix      echo on Unix sockets
-  udp       echo of datagrams; one that is lost is sent again after 100 ms. xnet-batch (in a build with -tags peers)
-            and ringside-batch receive and send up to 64 with one call, by golang.org/x/net and by unet's BatchConn
-  udp-bulk  a datagram of 128 bytes, which is answered with 64 of 1200: by 64 calls (std), by one WriteBatch of
-            golang.org/x/net (xnet-batch), and by segments that the kernel cuts (ringside-batch, ringside-event)
-  tls       echo on TLS of crypto/tls, over net, unet and unet/event
-  http      net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
-            of ringside; ab and ab-k, ab without and with keep-alive; wrk
-  files     files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 persistent connections: net/http's
-            FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
-            workers as the others have processors; by --engine also ringside-serve-net, which is serve on
-            package net's listener, and ringside-conn, FileServer on unet's
-  idle      idle connections: the processor time of 10 seconds (--idle-for) with 1000 of them, and the
-            memory of 10,000. Each has a goroutine in Read and a buffer of 128 bytes;
-            the callback server needs neither
+  echo       each connection has one message in flight: it is sent, comes back, is compared, and the
+             next one is sent (default)
+  handlers   the same with 20 connections, where the server computes for 5, 50 or 500 µs or sleeps for
+             500 µs before it sends back
+  computing  echo with 20 connections, while one goroutine of the server computes and never blocks, and while
+             one per processor does; the rate of computation is reported, and no processor time, as most of it
+             is that of the computation
+  pipeline   echo with 16 messages at a time on each connection: all are sent, then all answers are awaited
+  stream     1 MiB to the server, which answers with a byte (in), and the reverse (out)
+  churn      echo with a new connection for each message, which ends with a reset
+  dial       calls by a server without a pool: for each message it dials another server, sends the message there,
+             reads the echo, and ends that connection with a reset. Both servers are in one process and
+             accept with package net, so that the engine only has the connections that it dials
+  unix       echo on Unix sockets
+  udp        echo of datagrams; one that is lost is sent again after 100 ms. xnet-batch (in a build with -tags peers)
+             and ringside-batch receive and send up to 64 with one call, by golang.org/x/net and by unet's BatchConn
+  udp-bulk   a datagram of 128 bytes, which is answered with 64 of 1200: by 64 calls (std), by one WriteBatch of
+             golang.org/x/net (xnet-batch), and by segments that the kernel cuts (ringside-batch, ringside-event)
+  tls        echo on TLS of crypto/tls, over net, unet and unet/event
+  http       net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
+             of ringside; ab and ab-k, ab without and with keep-alive; wrk
+  files      files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 persistent connections: net/http's
+             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
+             workers as the others have processors; by --engine also ringside-serve-net, which is serve on
+             package net's listener, and ringside-conn, FileServer on unet's
+  idle       idle connections: the processor time of 10 seconds (--idle-for) with 1000 of them, and the
+             memory of 10,000. Each has a goroutine in Read and a buffer of 128 bytes;
+             the callback server needs neither
 
 The engines are package net (std), cloudwego/netpoll (in a build with -tags peers), unet's net.Conn
 (ringside-conn), the same with plain calls instead of the ring (ringside-plain), the callback
@@ -84,7 +90,7 @@ const benchNetExample = `  ringside bench net
 func newBenchNetCmd() *cobra.Command {
 	b := &netBench{}
 	return newSuiteCmd("net", "Measure servers on TCP", benchNetLong, benchNetExample, suite.NetWords(), b, func(f *pflag.FlagSet) {
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, pipeline, stream, churn, unix, udp, udp-bulk, tls, http, files, idle (default: echo, with --full all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, files, idle (default: echo, with --full all)")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")

@@ -26,7 +26,7 @@ func TestNetArguments(t *testing.T) {
 		{"bench net --connections 0", exitUsage, "--connections"},
 		{"bench net --size 0", exitUsage, "--size"},
 		{"bench net --engine abacus", exitUsage, "must be std, "},
-		{"bench net --workload sums", exitUsage, "must be echo, handlers, pipeline, stream, churn, unix, udp, udp-bulk, tls, http, files or idle"},
+		{"bench net --workload sums", exitUsage, "must be echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, files or idle"},
 		{"bench net --workload http --client curl", exitUsage, "must be own, ab, ab-k or wrk"},
 		{"bench net --workload http --engine netpoll", exitUsage, "not for the chosen workloads"},
 		{"bench net --procs -1", exitUsage, "--procs"},
@@ -72,13 +72,14 @@ func TestBenchNetWorkloads(t *testing.T) {
 		t.Skip("needs the load generator, which needs epoll")
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
-	r := runProgram(t, "bench", "net", "--workload", "echo,handlers,http,idle", "--connections", "3", "--engine", "std,ringside-conn", "--procs", "1",
+	r := runProgram(t, "bench", "net", "--workload", "echo,handlers,computing,dial,http,idle", "--connections", "3", "--engine", "std,ringside-conn", "--procs", "1",
 		"--size", "100", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
 	for _, want := range []string{
-		"echo, 100 B, GOMAXPROCS 1", "handlers, 3 connections, 100 B", "ringside-conn_sleep_500µs", "http, 100 B, own load generator", "idle, GOMAXPROCS 1",
+		"echo, 100 B, GOMAXPROCS 1", "handlers, 3 connections, 100 B", "ringside-conn_sleep_500µs", "computing, 100 B, GOMAXPROCS 1",
+		"ringside-conn_3_1 ", "computed/s", "dial, 100 B, GOMAXPROCS 1", "http, 100 B, own load generator", "idle, GOMAXPROCS 1",
 		"RSS B/conn",
 	} {
 		if !strings.Contains(r.stdout, want) {
@@ -90,7 +91,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, err := report.ReadDocument(bytes.NewReader(b))
-	if err != nil || len(doc.Results) != 2*(1+4+1+1) {
+	if err != nil || len(doc.Results) != 2*(1+4+1+1+1+1) {
 		t.Errorf("%d results, %v", len(doc.Results), err)
 	}
 }

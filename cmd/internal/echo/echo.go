@@ -20,6 +20,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringside-io/ringside/unet/event"
@@ -74,6 +75,9 @@ func Start(s Setup) (Server, error) {
 	if start == nil {
 		return nil, fmt.Errorf("%w %q", ErrUnknown, s.Engine)
 	}
+	if s.Dial > 0 {
+		return startDial(s)
+	}
 	return start(s)
 }
 
@@ -120,6 +124,11 @@ type Setup struct {
 	Pin bool `json:"pin,omitempty"`
 	// Work is done for each message before it is sent back.
 	Work Work `json:"work,omitzero"`
+	// Computing is the number of goroutines of the process that compute and never block.
+	Computing int `json:"computing,omitempty"`
+	// Dial, if not 0, is the length of a message. The server then dials another server for each
+	// message, and sends back the echo of that server.
+	Dial int `json:"dial,omitempty"`
 	// HTTP, if not 0, makes it a server of net/http whose response bodies have HTTP bytes.
 	HTTP int `json:"http,omitempty"`
 	// Files, if not empty, makes it a server of the files below that directory.
@@ -239,6 +248,30 @@ func SpinsPerMicrosecond() float64 {
 	return steps * float64(time.Microsecond) / float64(max(best, 1))
 }
 
+// unitSpins makes a unit of computation about 20 µs long on a processor of 2020. Counting units then
+// costs nothing, and a unit is far shorter than a time slice.
+const unitSpins = 10_000
+
+// computation counts the units of computation of a process.
+type computation struct {
+	began time.Time
+	units atomic.Int64
+}
+
+// compute starts goroutines that compute until the process ends.
+func compute(goroutines int) *computation {
+	c := &computation{began: time.Now()}
+	for range goroutines {
+		go func() {
+			for {
+				runtime.KeepAlive(spin(unitSpins))
+				c.units.Add(1)
+			}
+		}()
+	}
+	return c
+}
+
 // Hello is the first line of a server process. It has the server's address.
 type Hello struct {
 	Addr string `json:"addr"`
@@ -257,6 +290,10 @@ type Count struct {
 	// Live is the size of heap and stacks. It is in the answer to "settle", which comes after all
 	// garbage has been collected and returned to the system.
 	Live uint64 `json:"live,omitempty"`
+	// Units is the number of units of computation, and At the time at which they were counted: with
+	// busy processors a server answers late.
+	Units int64         `json:"units,omitempty"`
+	At    time.Duration `json:"at_ns"`
 }
 
 // These are the lines that a server process accepts.
@@ -272,6 +309,7 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	beside := compute(setup.Computing)
 	enc := json.NewEncoder(out)
 	h := Hello{Addr: s.Addr(), Pid: os.Getpid()}
 	f, isForeign := s.(foreign)
@@ -284,7 +322,9 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if err := enc.Encode(count(s, lines.Text() == askSettle)); err != nil {
+		c := count(s, lines.Text() == askSettle)
+		c.Units, c.At = beside.units.Load(), time.Since(beside.began)
+		if err := enc.Encode(c); err != nil {
 			return err
 		}
 	}

@@ -308,6 +308,12 @@ func TestRoundsOfFurtherLoads(t *testing.T) {
 		out.Size, out.Reply, out.Discard = 1, 200_000, true
 		longEnough(t, r, Setup{Engine: name, Take: 1, Give: out.Reply}, out, some)
 	}
+	for _, name := range []string{NameStd, NameConn, NamePlain, NameEvent, NameEpoll} {
+		longEnough(t, r, Setup{Engine: name, Computing: 2}, base, func(s Sample) bool { return some(s) && s.Units > 0 && s.At > 0 })
+	}
+	for _, name := range []string{NameStd, NameConn, NamePlain} {
+		longEnough(t, r, Setup{Engine: name, Dial: base.Size}, base, some)
+	}
 	if runtime.NumCPU() > 1 {
 		longEnough(t, r, Setup{Engine: NameStd, Pin: true}, base, func(s Sample) bool { return some(s) && s.Busy > 0 })
 	}

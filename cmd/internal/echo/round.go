@@ -124,6 +124,8 @@ func (r Runner) load(ctx context.Context, pin bool, job loadgen.Job, server *chi
 	s.Count = counts[1]
 	s.Objects -= counts[0].Objects
 	s.Bytes -= counts[0].Bytes
+	s.Units -= counts[0].Units
+	s.At -= counts[0].At
 	if s.Enters >= 0 {
 		s.Enters -= counts[0].Enters
 	}

@@ -52,7 +52,11 @@ func netExample(pairs int) *Run {
 		Suite: "net", Workload: "handlers", Params: Params{"connections": 20, "size": 128, "handler": "sleep 500µs"},
 		Series: []Series{netSeries("std", pairs, echoMetrics(10, 1, 1, 1)), netSeries("ringside-conn", pairs, echoMetrics(10, 1, 1, 1))},
 	}
-	return &Run{Cells: []Cell{cell(1, 1.5), cell(100, 0.8), handlers, idle}}
+	computing := Cell{
+		Suite: "net", Workload: "computing", Params: Params{"connections": 20, "size": 128, "computing": 2},
+		Series: []Series{netSeries("std", pairs, map[string]float64{measure.OpsPerS: 10, measure.UnitsPerS: 777})},
+	}
+	return &Run{Cells: []Cell{cell(1, 1.5), cell(100, 0.8), handlers, computing, idle}}
 }
 
 func TestNetTable(t *testing.T) {
@@ -63,7 +67,7 @@ func TestNetTable(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		"echo, 128 B\n", "ops/s             vs std  CPU µs/op  vs std", "ringside-conn_1 ", "1.50x (1.50–1.50)", "0.80x", "syscalls/op", "0.25",
-		"handlers, 20 connections, 128 B\n", "std_sleep_500µs", "idle\n", "RSS B/conn", "0.75x",
+		"handlers, 20 connections, 128 B\n", "std_sleep_500µs", "computing, 128 B\n", "engine_connections_computing ", "std_20_2 ", "computed/s", "idle\n", "RSS B/conn", "0.75x",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

@@ -16,7 +16,7 @@ import (
 // in the title of the table.
 var rowParams = map[string][]string{
 	"file":    {"block", "count", "computing"},
-	"net":     {"connections"},
+	"net":     {"connections", "computing"},
 	"replica": {"databases", "connections"}, // of replica/bench
 	"ring":    {"batch", "depth"},
 	"sqlite":  {"databases", "connections"},
@@ -174,6 +174,7 @@ var works = map[string]string{
 	"append": "durable appends", "randwrite": "overwrites", "sync": "durable overwrites",
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams", "udp-bulk": "answers of 64 datagrams",
+	"computing": "echoed messages during computation", "dial": "calls of another server",
 	"tls": "messages over TLS", "handlers": "requests to a handler", "files": "files served", "idle": "idle connections",
 	"tenants": "commits", "cold": "not cached", "nop": "no-ops", "read": "random reads",
 }

@@ -70,7 +70,7 @@ func (w *netWorld) round(ctx context.Context, setup echo.Setup, peer NetPeer, j 
 	s.Result = loadgen.Result{
 		Ops: 1000, Elapsed: time.Second, CPU: 4 * time.Millisecond, P50: 1, P99: 2, Max: 3, Counted: 100, Syscalls: 250,
 	}
-	s.Enters = 100
+	s.Enters, s.Units, s.At = 100, 6000, 2*time.Second
 	if setup.Engine == echo.NameStd {
 		s.Ops, s.Enters = 500, -1
 		s.Counted, s.Uncounted = 0, "only root counts"
@@ -151,7 +151,7 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 			t.Errorf("%v: %+v", c.Params, c.Series)
 		}
 	}
-	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells[nameHTTP] != 6 || cells[nameIdle] != 2 {
+	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells["dial"] != 2 || cells[nameHTTP] != 6 || cells[nameIdle] != 2 {
 		t.Errorf("cells %v", cells)
 	}
 	if len(run.Skipped) != len(clone.Names) || run.Skipped[0].Engine != "gnet" || !strings.Contains(run.Skipped[0].Reason, "--gnet DIR") {
@@ -212,6 +212,45 @@ func TestNetDatagrams(t *testing.T) {
 	w.jobs = nil
 	if _, err := Net(t.Context(), o, w.NetEnv); err != nil || len(w.jobs) != 4 || w.jobs[0].Size != 50 || w.jobs[3].Size != 128 || w.jobs[3].Connections != 3 {
 		t.Errorf("%+v, %v", w.jobs, err)
+	}
+}
+
+func TestNetComputing(t *testing.T) {
+	w := newNetWorld()
+	o := NetOptions{Workloads: []string{nameComputing}, Connections: []int{3, 5}, Sizes: []int{7}, Procs: []int{1, 4}, Timing: Timing{Pairs: 1}}
+	run, err := Net(t.Context(), o, w.NetEnv)
+	if err != nil || len(run.Cells) != 2+2*2 {
+		t.Fatalf("%d cells, %v", len(run.Cells), err)
+	}
+	for i, c := range run.Cells {
+		s, j := w.setups[i*len(usualEngines)], w.jobs[i*len(usualEngines)]
+		if s.Procs != c.Params["gomaxprocs"] || s.Computing != c.Params[paramComputing] || s.Computing != 1 && s.Computing != s.Procs ||
+			j.Connections != c.Params["connections"] || j.Size != 7 || j.Measure != burnerWindows*200*time.Millisecond {
+			t.Errorf("%v: %+v, %+v", c.Params, s, j)
+		}
+		m := c.Series[1].Samples[0].Metrics
+		if _, known := m[measure.CPUUsPerOp]; known || m[measure.UnitsPerS] != 3000 || m[measure.OpsPerS] != 1000 {
+			t.Errorf("metrics %v", m)
+		}
+	}
+	if cells := (NetOptions{Workloads: []string{nameComputing}, Pin: true}).cells(); len(cells) != 1 || cells[0].connections != 20 || cells[0].size != smallMessage {
+		t.Errorf("with one processor for the server: %+v", cells)
+	}
+}
+
+func TestNetDial(t *testing.T) {
+	w := newNetWorld()
+	run, err := Net(t.Context(), NetOptions{Workloads: []string{"dial"}, Sizes: []int{50}, Timing: Timing{Pairs: 1}}, w.NetEnv)
+	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2 {
+		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
+	}
+	for i, s := range w.setups {
+		if want := (echo.Setup{Engine: socketEngines[i%2], Dial: 50}); s != want || w.jobs[i].Size != 50 || w.jobs[i].Connections != []int{1, 16}[i/2] {
+			t.Errorf("%+v, %+v", s, w.jobs[i])
+		}
+	}
+	if (NetOptions{Workloads: []string{"dial"}, Engines: []string{echo.NameEvent}}).Validate() == nil {
+		t.Error("an engine without Dial is accepted")
 	}
 }
 

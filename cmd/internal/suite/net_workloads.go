@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -71,6 +72,7 @@ var netWorkloads = []netWorkload{
 			*j = n.job(c, handlerWindows*n.opts.Duration)
 		},
 	},
+	{name: nameComputing, all: streamEngines, own: usualEngines, cells: computingCells, round: computingRound},
 	{
 		name: "pipeline", all: netEngines, own: usualEngines,
 		cells: func(o NetOptions) []netCell {
@@ -97,6 +99,10 @@ var netWorkloads = []netWorkload{
 	{
 		name: "churn", all: netEngines, own: usualEngines, cells: messages("churn", 1, 50),
 		set: func(_ *netRun, _ netCell, _ *echo.Setup, j *loadgen.Job) { j.Churn = true },
+	},
+	{
+		name: "dial", all: socketEngines, own: socketEngines[:2], cells: messages("dial", 1, 16),
+		set: func(_ *netRun, c netCell, s *echo.Setup, _ *loadgen.Job) { s.Dial = c.size },
 	},
 	{
 		name: "unix", all: append(slices.Clone(streamEngines), echo.NameNetpoll), own: usualEngines, cells: messages("unix", 1, 100),
@@ -265,6 +271,46 @@ func (n *netRun) work(h handlerWork) echo.Work {
 		n.spins = n.env.Spins()
 	}
 	return echo.Work{Spins: int(n.spins * float64(h.compute) / float64(time.Microsecond)), Sleep: h.sleep}
+}
+
+const nameComputing = "computing"
+
+// computingCells returns echoes while goroutines of the server compute: first one of them, then one
+// per processor of the server.
+func computingCells(o NetOptions) (out []netCell) {
+	for _, c := range o.grid(netCell{workload: nameComputing}, []int{smallMessage}, 20) {
+		for _, computing := range slices.Compact([]int{1, o.serverProcs(c)}) {
+			c.more = report.Params{paramComputing: computing}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// serverProcs returns the GOMAXPROCS of a cell's server.
+func (o NetOptions) serverProcs(c netCell) int {
+	switch {
+	case c.procs > 0:
+		return c.procs
+	case o.Pin:
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// computingRound reports the rate of computation, and no CPU time, because most of it is that of the
+// computation. The windows are as long as those of the suite "file" for the same reason.
+func computingRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	setup := n.setup(c, engine)
+	setup.Computing = c.more[paramComputing].(int)
+	s, err := n.env.Round(ctx, setup, n.programs[engine], n.job(c, burnerWindows*n.opts.Duration))
+	if err != nil {
+		return report.Sample{}, err
+	}
+	out := n.echoSample(s)
+	delete(out.Metrics, measure.CPUUsPerOp)
+	out.Metrics[measure.UnitsPerS] = float64(s.Units) / s.At.Seconds()
+	return out, nil
 }
 
 const (
