@@ -390,25 +390,35 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 
 // TestStarvedLoops reports sequences of short and long yields to the loop.
 func TestStarvedLoops(t *testing.T) {
-	l := &loop{}
+	const short, long = time.Microsecond, 2 * longYield
+	l, now := &loop{}, time.Now()
 	times := func(n int, d time.Duration, want bool) {
 		t.Helper()
 		for i := range n {
-			if l.yielded(d); l.starved.Load() != want {
+			now = now.Add(d)
+			if l.yielded(now, d); l.starved.Load() != want {
 				t.Fatalf("starved is %t after %d of %d times %v", !want, i+1, n, d)
 			}
 		}
 	}
 	for range 3 {
-		times(20, time.Microsecond, false)
-		times(longInARow-1, 2*longYield, false)
-		times(1, time.Microsecond, false)
-		times(longInARow-1, 2*longYield, false)
-		times(1, 2*longYield, true)
-		times(shortInARow-1, time.Microsecond, true)
-		times(1, 2*longYield, true)
-		times(shortInARow-1, time.Microsecond, true)
-		times(1, time.Microsecond, false)
+		times(20, short, false)
+		times(longYields-1, long, false)
+		times(8, short, false) // forgotten
+		times(1, long, false)
+		times(2, short, false)
+		times(1, long, false)
+		times(2, short, false)
+		times(1, long, true) // between short ones
+		times(100, short, true)
+		times(1, long, true)
+		times(100, short, true)
+		now = now.Add(starvedSpan)
+		times(50, short, false)
+		times(1, long, true) // a single one, soon after
+		now = now.Add(starvedSpan)
+		times(1, short, false)
+		now = now.Add(againSpan)
 	}
 }
 

@@ -4,6 +4,7 @@ package unet
 
 import (
 	"errors"
+	"math/bits"
 	"os"
 	"runtime"
 	"sync"
@@ -46,8 +47,9 @@ type loop struct {
 	driving bool        // the pass is the driver's; guarded by passing
 	wanted  atomic.Bool // a call wants a pass; see help
 	starved atomic.Bool // see yielded
-	wasLong bool        // the last inARow yields of the driver were long
-	inARow  int
+	long    uint8       // of the last eight yields of the driver: 1 for a long one
+
+	lastLong, starvedUntil time.Time
 
 	useRing bool
 	ring    *uring.Ring // opened for the first batch
@@ -158,49 +160,54 @@ func (l *loop) drive() {
 // runnable, so the driver blocks until at most mayBeLate of them do not run. If it
 // waited for the last one, Ps would be idle meanwhile.
 func (l *loop) waitForReaders() {
-	begin := time.Now()
-	runtime.Gosched()
+	l.yield(time.Now())
 	if l.starting.Load() > fewEvents+1 && !l.starved.Load() {
 		if l.starting.Add(-1-l.mayBeLate) > 0 {
 			<-l.running
 		}
 		l.starting.Add(1 + l.mayBeLate)
 	}
-	l.yielded(time.Since(begin))
 }
 
 // yield lets other goroutines run and returns the time afterwards. now is the time before.
 func (l *loop) yield(now time.Time) time.Time {
 	runtime.Gosched()
 	after := time.Now()
-	l.yielded(after.Sub(now))
+	l.yielded(after, after.Sub(now))
 	return after
 }
 
-// yielded records how long a yield of the driver took. A yield that takes much
-// longer than the woken readers need means that goroutines compute on every P:
-// each of them runs for 10 ms, and the driver waits at the end of the queue. The
-// loop is starved after a few long yields in a row (a single one may only mean that
-// another process had the processor), and until several yields in a row
-// are short. A starved driver does not sleep: the runtime polls the netpoller, which
-// would wake the driver, only every 10 ms and then queues it last again.
-func (l *loop) yielded(d time.Duration) {
-	if long := d > longYield; long != l.wasLong {
-		l.wasLong, l.inARow = long, 0
+// yielded records that a yield of the driver ended at now and took d. A yield that takes
+// much longer than the woken readers need means that goroutines compute on every P:
+// each of them runs for 10 ms, and the driver waits until one of these slices ends. The
+// slices of several Ps end at different times, so short waits follow long ones. The loop
+// is starved after a few long yields among the last eight: a single one may only mean
+// that another process had the processor. For a while after that one is enough. The loop
+// is starved until no yield has been long for the length of two slices. A starved
+// driver does not sleep: the runtime polls the netpoller, which would wake the driver,
+// only every 10 ms and then queues it last again.
+func (l *loop) yielded(now time.Time, d time.Duration) {
+	l.long <<= 1
+	if d > longYield {
+		l.long |= 1
+		l.lastLong = now
 	}
-	l.inARow++
 	switch {
-	case l.wasLong && l.inARow >= longInARow:
+	case l.starved.Load():
+		if now.Sub(l.lastLong) > starvedSpan {
+			l.starved.Store(false)
+			l.long, l.starvedUntil = 0, now
+		}
+	case bits.OnesCount8(l.long) >= longYields, d > longYield && now.Sub(l.starvedUntil) < againSpan:
 		l.starved.Store(true)
-	case !l.wasLong && l.inARow >= shortInARow && l.starved.Load():
-		l.starved.Store(false)
 	}
 }
 
 const (
 	longYield   = 4 * time.Millisecond
-	longInARow  = 3
-	shortInARow = 8
+	longYields  = 3
+	starvedSpan = 20 * time.Millisecond
+	againSpan   = time.Second
 )
 
 // help makes a pass instead of a starved driver. A call that is about to wait
