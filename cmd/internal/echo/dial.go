@@ -49,36 +49,23 @@ func startDial(s Setup) (Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, called.Close())
 	}
-	go acceptAll(called, func(c net.Conn) { serveWhole(c, s.Dial, func([]byte) error { return nil }) })
+	go serve(called, Setup{})
 	go func() {
 		defer called.Close()
-		acceptAll(ln, func(c net.Conn) {
-			serveWhole(c, s.Dial, func(p []byte) error { return call(dial, called.Addr().String(), p) })
-		})
+		acceptAll(ln, func(c net.Conn) { serveCalls(c, s.Dial, dial, called.Addr().String()) })
 	}()
 	return &goServer{ln, name, reason}, nil
 }
 
-// acceptAll calls handle in a goroutine for each connection until the listener is closed.
-func acceptAll(ln net.Listener, handle func(net.Conn)) {
-	for {
-		c, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		go handle(c)
-	}
-}
-
-// serveWhole sends back each message of size bytes after work has changed it. An error of work
-// closes the connection.
-func serveWhole(c net.Conn, size int, work func(p []byte) error) {
+// serveCalls answers each message of size bytes with the echo of the server at addr. After an error
+// it closes the connection.
+func serveCalls(c net.Conn, size int, dial dialFunc, addr string) {
 	defer c.Close()
 	for p := make([]byte, size); ; {
 		if _, err := io.ReadFull(c, p); err != nil {
 			return
 		}
-		if err := work(p); err != nil {
+		if err := call(dial, addr, p); err != nil {
 			fmt.Fprintln(os.Stderr, err) // The parent reports it when the round fails.
 			return
 		}

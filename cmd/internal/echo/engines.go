@@ -98,16 +98,23 @@ func serveDatagrams(pc net.PacketConn, s Setup) {
 // serve serves every connection of a listener until the listener is closed.
 func serve(ln net.Listener, s Setup) {
 	answer := s.answer()
+	acceptAll(ln, func(c net.Conn) {
+		if answer != nil {
+			serveBulk(c, s.Take, answer)
+			return
+		}
+		serveConn(c, s)
+	})
+}
+
+// acceptAll calls handle in a goroutine for each connection until the listener is closed.
+func acceptAll(ln net.Listener, handle func(net.Conn)) {
 	for {
 		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		if answer != nil {
-			go serveBulk(c, s.Take, answer)
-			continue
-		}
-		go serveConn(c, s)
+		go handle(c)
 	}
 }
 

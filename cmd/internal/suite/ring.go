@@ -90,7 +90,7 @@ type ringRun struct {
 	file *datafile.File
 }
 
-// skip notes what is left out. With a single workload it names that.
+// skip reports a part that is left out. It names the workload if only one is measured.
 func (r *ringRun) skip(s report.Skip) {
 	if len(r.opts.Workloads) == 1 {
 		s.Workload = r.opts.Workloads[0]

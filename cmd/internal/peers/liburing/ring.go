@@ -15,10 +15,10 @@ import (
 	"github.com/ringside-io/ringside/uring"
 )
 
-// Round runs a job of the workload "nop" or "read". With a window of zero length it runs a single chunk. The
-// sample's Backend is the library and compiler. Its Reason is empty if the ring has the same flags
-// as ours, and otherwise describes the difference. When ctx ends the program is killed, and the
-// error matches that of the context.
+// Round runs a job of the workload "nop" or "read". With a window of zero length it runs a single
+// chunk. The sample's Backend is the library and compiler. Its Reason is empty if the ring has the
+// same flags as ours, and otherwise describes the difference. When ctx ends the program is killed,
+// and the error matches that of the context.
 func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, error) {
 	work := job.Ring()
 	if work == nil {
