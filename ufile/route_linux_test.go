@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // hotFile opens a file of 4 KiB blocks, each filled with its number, and caches it.
@@ -68,17 +71,33 @@ func TestHotFile(t *testing.T) {
 	if st.Cached < hotAfter || st.Plain < blocks || st.Ring != 0 {
 		t.Errorf("after %d reads of a cached file: %+v, want most of them plain", 2*blocks, st)
 	}
-	for _, advice := range []int{unix.FADV_RANDOM, unix.FADV_DONTNEED} {
-		if err := unix.Fadvise(f.fd, 0, 0, advice); err != nil {
+	if err := unix.Fadvise(f.fd, 0, 0, unix.FADV_RANDOM); err != nil {
+		t.Fatal(err)
+	}
+	evict := func() {
+		if err := unix.Fadvise(f.fd, 0, 0, unix.FADV_DONTNEED); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := 0; f.hits.Load() != 0; i++ {
-		if i == blocks {
+	// A call that must not wait starts the read that it does not wait for. On a fast disk it may
+	// find the data, so that one round does not suffice.
+	for range 20 {
+		evict()
+		for i := 0; f.hits.Load() != 0 && i < blocks; i++ {
+			readBlock(t, f, i)
+		}
+		if f.hits.Load() == 0 {
+			return
+		}
+	}
+	evict()
+	p := make([]byte, 4096)
+	for i := range blocks {
+		if _, errno := sys.PreadNoWait(f.fd, p, int64(i)*4096); errno == syscall.EAGAIN {
 			t.Fatal("all blocks were read from the disk, and the file still counts as cached")
 		}
-		readBlock(t, f, i)
 	}
+	t.Skip("needs a disk that does not answer before preadv2 with RWF_NOWAIT returns")
 }
 
 // TestHotFileByRawCalls: where raw calls are faster, a cached file is read by them only.
