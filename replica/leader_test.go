@@ -223,6 +223,49 @@ func TestProposeAfterClose(t *testing.T) {
 	}
 }
 
+// unanswered is a future whose result comes when the channel is closed.
+type unanswered chan struct{}
+
+func (f unanswered) Error() error {
+	<-f
+	return nil
+}
+
+// TestCloseWithUnansweredFuture: Close ends waits for results that raft, which drops committed entries when
+// it is shut down, never has.
+func TestCloseWithUnansweredFuture(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	f := make(unanswered)
+	defer close(f)
+	waits := []func() error{
+		func() error { return n.answer(f) },
+		func() error {
+			return n.change(context.Background(), func(time.Duration) raft.Future { return f })
+		},
+	}
+	results := make(chan error)
+	for _, wait := range waits {
+		n.over.Go(func() { results <- wait() })
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.stop("a")
+	}()
+	for range waits {
+		select {
+		case err := <-results:
+			if !errors.Is(err, raft.ErrRaftShutdown) {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a wait does not end with Close")
+		}
+	}
+	<-done
+}
+
 // TestCloseBesideCalls closes nodes while other goroutines use them in all ways. Close returns, and so do
 // the calls.
 func TestCloseBesideCalls(t *testing.T) {

@@ -829,6 +829,19 @@ func (n *Node) lead() {
 	}
 }
 
+// answer returns the error of a future. When raft is shut down, it drops committed entries that wait for
+// the state machine, and never answers their futures.
+func (n *Node) answer(f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-n.closing.Done():
+		return raft.ErrRaftShutdown
+	}
+}
+
 // flush writes the deferred transactions of all databases into their files.
 func (n *Node) flush() {
 	for _, db := range n.databases() {
@@ -857,7 +870,7 @@ func (n *Node) awaitWriters() {
 // catchUpWith waits until all entries from before a term of this node are applied. It returns false if
 // the node leads no longer. A barrier fails while the leadership is being transferred, which may fail too.
 func (n *Node) catchUpWith(term uint64) bool {
-	for n.raft.Barrier(0).Error() != nil {
+	for n.answer(n.raft.Barrier(0)) != nil {
 		select {
 		case <-n.closing.Done():
 			return false
@@ -1921,6 +1934,8 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 			return n.changed(err)
 		case <-ctx.Done():
 			err = ctx.Err()
+		case <-n.closing.Done():
+			err = raft.ErrRaftShutdown
 		case <-s.timer.C:
 			err = s.over()
 		}
