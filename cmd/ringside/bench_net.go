@@ -14,9 +14,10 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
@@ -47,6 +48,10 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
   tls        echo on TLS of crypto/tls, over net, unet and unet/event
   http       net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
              of ringside; ab and ab-k, ab without and with keep-alive; wrk
+  fasthttp   the same with a server of fasthttp. This workload and the next three need a build with -tags peers
+  grpc       calls of the health service of grpc-go by its client: 1 and 16 at a time on each connection
+  redis      GET by redis-benchmark (Debian: redis-tools) of a server of redcon: 1 and 16 at a time on each connection
+  quic       streams of quic-go, which are echoed. The server's datagrams are those of the engine, the client's of package net
   files      files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 persistent connections: net/http's
              FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
              workers as the others have processors; by --engine also ringside-serve-net, which is serve on
@@ -90,7 +95,7 @@ const benchNetExample = `  ringside bench net
 func newBenchNetCmd() *cobra.Command {
 	b := &netBench{}
 	return newSuiteCmd("net", "Measure servers on TCP", benchNetLong, benchNetExample, suite.NetWords(), b, func(f *pflag.FlagSet) {
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, files, idle (default: echo, with --full all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp, grpc, redis, quic, files, idle (default: echo, with --full all)")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
@@ -141,6 +146,7 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 		Idle:        w.idle,
 		FindClient:  findClient,
 		Spins:       echo.SpinsPerMicrosecond,
+		Apps:        apps.Known,
 		Descriptors: descriptors,
 		Ports:       procstat.Ports,
 		BuildPeer:   buildEcho,
@@ -164,10 +170,10 @@ func buildEcho(ctx context.Context, engine, dir string) (suite.NetPeer, error) {
 }
 
 func findClient(ctx context.Context, client string) (path, version string, err error) {
-	if path, err = webclient.Find(client); err != nil {
+	if path, err = generator.Find(client); err != nil {
 		return "", "", err
 	}
-	version, err = webclient.Version(ctx, client, path)
+	version, err = generator.Version(ctx, client, path)
 	return path, version, err
 }
 
@@ -238,11 +244,8 @@ func (program netProcesses) round(ctx context.Context, s echo.Setup, peer suite.
 	return program.runner(peer).Round(ctx, s, job)
 }
 
-func (program netProcesses) client(ctx context.Context, s echo.Setup, job webclient.Job) (echo.Sample, error) {
-	return program.runner(nil).RoundWith(ctx, s, func(addr string) (loadgen.Result, error) {
-		job.Addr = addr
-		return job.Run(ctx)
-	})
+func (program netProcesses) client(ctx context.Context, s echo.Setup, d suite.Driver) (echo.Sample, error) {
+	return program.runner(nil).RoundWith(ctx, s, func(addr string) (loadgen.Result, error) { return d.Drive(ctx, addr) })
 }
 
 func (program netProcesses) idle(ctx context.Context, s echo.Setup, peer suite.NetPeer, job echo.IdleJob) (echo.IdleSample, error) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -98,7 +98,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 
 // TestBenchNetWithClient uses another project's load generator.
 func TestBenchNetWithClient(t *testing.T) {
-	path, err := webclient.Find(webclient.NameABKeep)
+	path, err := generator.Find(generator.NameABKeep)
 	if err != nil || testing.Short() || runtime.GOOS != "linux" {
 		t.Skipf("%s: %v", path, err)
 	}

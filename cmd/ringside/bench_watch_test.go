@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
@@ -100,7 +100,7 @@ func TestBenchWatchWithoutRing(t *testing.T) {
 
 func TestBenchWatchHTTP(t *testing.T) {
 	ringtest.NeedRing(t)
-	if _, err := webclient.Find(webclient.NameAB); err != nil {
+	if _, err := generator.Find(generator.NameAB); err != nil {
 		t.Skip(err)
 	}
 	file := filepath.Join(t.TempDir(), "r.json")

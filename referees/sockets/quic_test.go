@@ -103,22 +103,3 @@ func TestQUIC(t *testing.T) {
 		all.Wait()
 	})
 }
-
-// BenchmarkQUIC echoes a megabyte on a stream.
-func BenchmarkQUIC(b *testing.B) {
-	for _, mode := range modes {
-		s, err := unet.NewSystem(unet.Options{Mode: mode})
-		if err != nil {
-			b.Logf("skip: needs io_uring: %v", err)
-			continue
-		}
-		b.Run(mode.String(), func(b *testing.B) {
-			c := quicPair(b, s)
-			data := make([]byte, 1<<20)
-			b.SetBytes(2 * int64(len(data)))
-			for b.Loop() {
-				quicEcho(b, c, data)
-			}
-		})
-	}
-}

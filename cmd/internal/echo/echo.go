@@ -131,6 +131,8 @@ type Setup struct {
 	Dial int `json:"dial,omitempty"`
 	// HTTP, if not 0, makes it a server of net/http whose response bodies have HTTP bytes.
 	HTTP int `json:"http,omitempty"`
+	// App, if not empty, makes it a server of package apps. HTTP is then the length of an answer.
+	App string `json:"app,omitempty"`
 	// Files, if not empty, makes it a server of the files below that directory.
 	Files string `json:"files,omitempty"`
 	// Buffer is the length of each connection's buffer; 0 means 4 KiB.
@@ -167,7 +169,7 @@ func (s Setup) buffer() []byte {
 
 // plain returns an error if the setup needs more than an echo of streams.
 func (s Setup) plain() error {
-	if s.HTTP > 0 || s.Files != "" || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
+	if s.HTTP > 0 || s.App != "" || s.Files != "" || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
 		return fmt.Errorf("engine %s only echoes streams", s.Engine)
 	}
 	return nil

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 
+	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -25,6 +27,8 @@ type goServer struct {
 // startGo starts the server that the setup describes.
 func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
 	switch {
+	case s.App != "":
+		go func() { _ = apps.Serve(s.App, ln, s.HTTP) }() // until the listener is closed
 	case s.Files != "":
 		go serveFiles(ln, s)
 	case s.HTTP > 0:
@@ -44,12 +48,23 @@ func startStd(s Setup) (Server, error) {
 func startOn(s Setup, listen func(network, address string) (net.Listener, error),
 	listenPacket func(network, address string) (net.PacketConn, error), backend, reason string,
 ) (Server, error) {
+	if s.App != "" && !apps.Known {
+		return nil, fmt.Errorf("%s: %w", s.App, apps.ErrMissing)
+	}
 	if s.Network == "udp" {
 		pc, err := listenPacket(s.at())
 		if err != nil {
 			return nil, err
 		}
-		go serveDatagrams(pc, s)
+		if s.App == apps.QUIC {
+			cert, err := selfSigned()
+			if err != nil {
+				return nil, errors.Join(err, pc.Close())
+			}
+			go func() { _ = apps.ServePackets(pc, cert) }() // until the socket is closed
+		} else {
+			go serveDatagrams(pc, s)
+		}
 		return &packetServer{pc, backend, reason}, nil
 	}
 	ln, err := s.listen(listen)

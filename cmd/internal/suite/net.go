@@ -14,9 +14,9 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -38,13 +38,15 @@ type NetEnv struct {
 	// Round runs one round with our load generator. Client runs one with a foreign client program.
 	// Idle runs one without load.
 	Round  func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
-	Client func(context.Context, echo.Setup, webclient.Job) (echo.Sample, error)
+	Client func(context.Context, echo.Setup, Driver) (echo.Sample, error)
 	Idle   func(context.Context, echo.Setup, NetPeer, echo.IdleJob) (echo.IdleSample, error)
 	// FindClient returns the path of a client program and the version that it reports.
 	FindClient func(ctx context.Context, client string) (path, version string, err error)
 	// Spins returns the number of steps of a handler's work that a processor computes in a
 	// microsecond.
 	Spins func() float64
+	// Apps reports whether this build has the servers and clients of package apps.
+	Apps bool
 	// Descriptors returns the limit of descriptors per process. Ports returns the limit of
 	// connections to one server. 0 means unknown.
 	Descriptors, Ports func() int
@@ -291,6 +293,9 @@ func (n *netRun) possible(ctx context.Context) []netCell {
 		if reason == "" {
 			reason = n.missingClient(ctx, c)
 		}
+		if w := netWorkloadOf(c.workload); reason == "" && w.app && !n.env.Apps {
+			reason = apps.ErrMissing.Error()
+		}
 		if reason != "" {
 			n.skip(report.Skip{Workload: c.workload, Params: c.params(), Reason: reason})
 		}
@@ -310,6 +315,11 @@ func tooMany(connections, descriptors, ports int) string {
 		return fmt.Sprintf("the system has only %d ports for connections: sysctl -w net.ipv4.ip_local_port_range='1024 65535'", ports)
 	}
 	return ""
+}
+
+// Driver is a load generator by others. Drive runs it with the server at addr.
+type Driver interface {
+	Drive(ctx context.Context, addr string) (loadgen.Result, error)
 }
 
 // missingClient returns the reason why a cell's client is not available, or "". It searches for

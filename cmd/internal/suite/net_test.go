@@ -13,9 +13,10 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -25,7 +26,7 @@ type netWorld struct {
 	NetEnv
 	jobs    []loadgen.Job
 	setups  []echo.Setup
-	clients []webclient.Job
+	clients []Driver
 	idle    []echo.IdleJob
 	trials  int
 	refuses string // the engine that fails
@@ -43,6 +44,7 @@ func newNetWorld() *netWorld {
 			return "/bin/" + client, "1 of " + client, nil
 		},
 		Spins:       func() float64 { w.asked++; return 100 },
+		Apps:        true,
 		Descriptors: func() int { return 0 },
 		Ports:       func() int { return 0 },
 		BuildPeer:   func(context.Context, string, string) (NetPeer, error) { return w, nil },
@@ -78,8 +80,8 @@ func (w *netWorld) round(ctx context.Context, setup echo.Setup, peer NetPeer, j 
 	return s, nil
 }
 
-func (w *netWorld) client(_ context.Context, setup echo.Setup, j webclient.Job) (echo.Sample, error) {
-	w.clients, w.setups = append(w.clients, j), append(w.setups, setup)
+func (w *netWorld) client(_ context.Context, setup echo.Setup, d Driver) (echo.Sample, error) {
+	w.clients, w.setups = append(w.clients, d), append(w.setups, setup)
 	s := echo.Sample{Backend: "b"}
 	s.Result = loadgen.Result{Ops: 100, Elapsed: time.Second, CPU: time.Second, P50: 1, P99: 2, Max: 3}
 	s.Enters = -1
@@ -168,14 +170,14 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 		if s.Work == (echo.Work{Spins: 50_000}) || s.Work == (echo.Work{Sleep: 500 * time.Microsecond}) {
 			works++
 		}
-		if s.HTTP == 128 {
+		if s.HTTP == 128 && s.App == "" {
 			web++
 		}
 	}
 	if ones != 3*3 || works != 4 || web != 12 || w.asked != 1 {
 		t.Errorf("%d servers with one P, %d handlers of 500 µs, %d web servers, spins asked for %d times", ones, works, web, w.asked)
 	}
-	if len(w.clients) != 8 || w.clients[0].Path != "/bin/ab" || w.clients[0].Connections != 10 {
+	if len(w.clients) != 2*(4+4+4+4+4) || w.clients[0] != (generator.Job{Client: "ab", Path: "/bin/ab", Connections: 10, Measure: 200 * time.Millisecond}) {
 		t.Errorf("clients %+v", w.clients)
 	}
 	if len(w.idle) != 6 || w.idle[0].Window != 10*time.Second || w.idle[5].Window != time.Second || w.idle[5].Connections != 10_000 {
@@ -251,6 +253,45 @@ func TestNetDial(t *testing.T) {
 	}
 	if (NetOptions{Workloads: []string{"dial"}, Engines: []string{echo.NameEvent}}).Validate() == nil {
 		t.Error("an engine without Dial is accepted")
+	}
+}
+
+func TestNetApps(t *testing.T) {
+	w := newNetWorld()
+	o := NetOptions{Workloads: []string{apps.FastHTTP, apps.GRPC, apps.Redis, apps.QUIC}, Connections: []int{3}, Timing: Timing{Pairs: 1}}
+	run, err := Net(t.Context(), o, w.NetEnv)
+	if err != nil || len(run.Cells) != 1+2+2+2 || len(run.Skipped) != 0 || len(w.jobs) != 2 {
+		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)
+	}
+	if s := w.setups[0]; s != (echo.Setup{Engine: echo.NameStd, App: apps.FastHTTP, HTTP: smallMessage}) || !w.jobs[0].HTTP || w.jobs[0].Connections != 3 {
+		t.Errorf("%+v, %+v", s, w.jobs[0])
+	}
+	const window, warm = 200 * time.Millisecond, 60*time.Millisecond + 3*20*time.Microsecond
+	redis := generator.Job{Client: generator.NameRedis, Path: "/bin/redis-benchmark", Connections: 3, Measure: window}
+	piped := redis
+	redis.Pipeline, piped.Pipeline = 1, 16
+	for i, want := range []struct {
+		setup  echo.Setup
+		driver Driver
+	}{
+		{echo.Setup{App: apps.GRPC}, apps.Job{App: apps.GRPC, Connections: 3, Calls: 1, Warm: warm, Measure: window}},
+		{echo.Setup{App: apps.GRPC}, apps.Job{App: apps.GRPC, Connections: 3, Calls: 16, Warm: warm, Measure: window}},
+		{echo.Setup{App: apps.Redis, HTTP: smallMessage}, redis},
+		{echo.Setup{App: apps.Redis, HTTP: smallMessage}, piped},
+		{echo.Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 3, Calls: 1, Size: smallMessage, Warm: warm, Measure: window}},
+		{echo.Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 3, Calls: 1, Size: 1 << 20, Warm: warm, Measure: 5 * window}},
+	} {
+		for k, engine := range socketEngines[:2] {
+			want.setup.Engine = engine
+			if s, d := w.setups[2+2*i+k], w.clients[2*i+k]; s != want.setup || d != want.driver {
+				t.Errorf("%+v, %+v, want %+v", s, d, want)
+			}
+		}
+	}
+	w.Apps = false
+	run, err = Net(t.Context(), o, w.NetEnv)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 7 || !strings.Contains(run.Skipped[6].Reason, "-tags peers") {
+		t.Errorf("without applications: skipped %v, %v", run.Skipped, err)
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -46,6 +47,9 @@ type netWorkload struct {
 	// load generator.
 	set   func(n *netRun, c netCell, s *echo.Setup, j *loadgen.Job)
 	round func(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
+	// app is set if a server of another project runs on the engine, which only builds with -tags peers
+	// have.
+	app bool
 	// bytes makes the rate in bytes the result.
 	bytes bool
 }
@@ -126,7 +130,11 @@ var netWorkloads = []netWorkload{
 		name: "tls", all: streamEngines, own: usualEngines, cells: messages("tls", 1, 100),
 		set: func(_ *netRun, _ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
 	},
-	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells, round: httpRound},
+	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameHTTP), round: httpRound},
+	{name: apps.FastHTTP, app: true, all: socketEngines, own: socketEngines[:2], cells: httpCells(apps.FastHTTP), round: httpRound},
+	{name: apps.GRPC, app: true, all: socketEngines, own: socketEngines[:2], cells: grpcCells, round: appRound},
+	{name: apps.Redis, app: true, all: socketEngines, own: socketEngines[:2], cells: redisCells, round: redisRound},
+	{name: apps.QUIC, app: true, all: socketEngines, own: socketEngines[:2], cells: quicCells, round: appRound},
 	{
 		name: nameFiles, all: append(slices.Clone(filesEngines), echo.NameConn), own: []string{echo.NameStd, echo.NameServe, echo.NameNginx},
 		cells: filesCells, round: filesRound,
@@ -319,37 +327,93 @@ const (
 	ownClient = "own"
 )
 
-// netClients are the load generators of the workload http.
-var netClients = []string{ownClient, webclient.NameAB, webclient.NameABKeep, webclient.NameWrk}
+// netClients are the load generators of the workloads http and fasthttp.
+var netClients = []string{ownClient, generator.NameAB, generator.NameABKeep, generator.NameWrk}
 
-// httpCells returns cells of net/http on different listeners, for each client: by default our own,
+// httpCells returns cells of a web server on different listeners, for each client: by default our own,
 // and with Full all. ab gets ten connections, because its own overhead grows too much with more.
-func httpCells(o NetOptions) (out []netCell) {
-	clients := netClients[:1]
-	if o.Full {
-		clients = netClients
-	}
-	for _, client := range orThese(o.Clients, clients...) {
-		connections := []int{10, 500}
-		if client == webclient.NameAB || client == webclient.NameABKeep {
-			connections = []int{10}
+func httpCells(workload string) func(NetOptions) []netCell {
+	return func(o NetOptions) (out []netCell) {
+		clients := netClients[:1]
+		if o.Full {
+			clients = netClients
 		}
-		out = append(out, o.grid(netCell{workload: nameHTTP, client: client}, []int{smallMessage}, connections...)...)
+		for _, client := range orThese(o.Clients, clients...) {
+			connections := []int{10, 500}
+			if client == generator.NameAB || client == generator.NameABKeep {
+				connections = []int{10}
+			}
+			out = append(out, o.grid(netCell{workload: workload, client: client}, []int{smallMessage}, connections...)...)
+		}
+		return out
 	}
-	return out
 }
 
 func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	setup := n.setup(c, engine)
 	setup.HTTP = c.size
+	if c.workload != nameHTTP {
+		setup.App = c.workload
+	}
 	if c.client == ownClient {
 		job := n.job(c, n.opts.Duration)
 		job.HTTP = true
 		s, err := n.env.Round(ctx, setup, n.programs[engine], job)
 		return n.echoSample(s), err
 	}
-	s, err := n.env.Client(ctx, setup, webclient.Job{
+	s, err := n.env.Client(ctx, setup, generator.Job{
 		Client: c.client, Path: n.clients[c.client], Connections: c.connections, Measure: n.opts.Duration,
+	})
+	return n.echoSample(s), err
+}
+
+// The parameter "messages" is the number of calls that a connection has in flight.
+
+// grpcCells returns calls without a body.
+func grpcCells(o NetOptions) (out []netCell) {
+	for _, messages := range []int{1, 16} {
+		out = append(out, o.grid(netCell{workload: apps.GRPC, more: report.Params{"messages": messages}}, nil, 1, 50)...)
+	}
+	return out
+}
+
+// quicCells returns echoes of streams.
+func quicCells(o NetOptions) []netCell {
+	return o.grid(netCell{workload: apps.QUIC, more: report.Params{"messages": 1}}, []int{smallMessage, 1 << 20}, 1, 16)
+}
+
+// appRound runs a server of package apps with the client of that package.
+func appRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	setup := n.setup(c, engine)
+	setup.App = c.workload
+	if c.workload == apps.QUIC {
+		setup.Network = "udp"
+	}
+	window := n.opts.Duration
+	if c.size >= largeFile {
+		window *= 5
+	}
+	s, err := n.env.Client(ctx, setup, apps.Job{
+		App: c.workload, Connections: c.connections, Calls: c.more["messages"].(int), Size: c.size,
+		Warm: netWarm(c, window), Measure: window,
+	})
+	return n.echoSample(s), err
+}
+
+// redisCells returns requests of a value by redis-benchmark.
+func redisCells(o NetOptions) (out []netCell) {
+	for _, messages := range []int{1, 16} {
+		c := netCell{workload: apps.Redis, client: generator.NameRedis, more: report.Params{"messages": messages}}
+		out = append(out, o.grid(c, []int{smallMessage}, 50, 500)...)
+	}
+	return out
+}
+
+func redisRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
+	setup := n.setup(c, engine)
+	setup.App, setup.HTTP = c.workload, c.size
+	s, err := n.env.Client(ctx, setup, generator.Job{
+		Client: c.client, Path: n.clients[c.client], Connections: c.connections, Pipeline: c.more["messages"].(int), Measure: n.opts.Duration,
 	})
 	return n.echoSample(s), err
 }

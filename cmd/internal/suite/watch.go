@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -152,16 +152,16 @@ func drownedByFloor(err error) bool {
 // httpCells returns two cells: one with a new connection for each request, and one that reuses
 // connections. Without ab there are none.
 func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
-	path, version, err := w.env.FindClient(ctx, webclient.NameAB)
+	path, version, err := w.env.FindClient(ctx, generator.NameAB)
 	if err != nil {
 		w.skip(HTTPWork, report.Skip{Reason: err.Error()})
 		return nil, ctx.Err()
 	}
 	w.peer(version)
 	var out []watchCell
-	for _, client := range []string{webclient.NameAB, webclient.NameABKeep} {
-		keep := client == webclient.NameABKeep
-		h := workload.HTTP{Ask: webclient.Job{
+	for _, client := range []string{generator.NameAB, generator.NameABKeep} {
+		keep := client == generator.NameABKeep
+		h := workload.HTTP{Ask: generator.Job{
 			Client: client, Path: path, Requests: w.opts.Requests, Connections: w.opts.Connections,
 		}}
 		out = append(out, watchCell{

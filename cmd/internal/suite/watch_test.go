@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/ringside-io/ringside/watch"
 )
@@ -107,9 +107,9 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 		t.Errorf("host %+v, notes %v", h, run.Notes)
 	}
 	for i, j := range w.jobs {
-		want := webclient.Job{Client: webclient.NameAB, Path: "/bin/ab", Requests: 500, Connections: 10}
+		want := generator.Job{Client: generator.NameAB, Path: "/bin/ab", Requests: 500, Connections: 10}
 		if i >= 4 {
-			want.Client = webclient.NameABKeep
+			want.Client = generator.NameABKeep
 		}
 		if j.HTTP == nil || j.HTTP.Ask != want || j.Suite != "watch" || j.Workload != "http" ||
 			j.Engine != inTurn(i, 2, watchEngines...) || j.Watch != nil {
@@ -126,9 +126,9 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Workload != "http" || run.Skipped[0].Engine != "io_uring" {
 		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
 	}
-	w.FindClient = func(context.Context, string) (path, version string, err error) { return "", "", webclient.ErrMissing }
+	w.FindClient = func(context.Context, string) (path, version string, err error) { return "", "", generator.ErrMissing }
 	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}}, w.WatchEnv)
-	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 || run.Skipped[1].Reason != webclient.ErrMissing.Error() {
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 || run.Skipped[1].Reason != generator.ErrMissing.Error() {
 		t.Errorf("without ab: skipped %+v, %v", run.Skipped, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/examples/http-watch/server"
 	"github.com/ringside-io/ringside/watch"
 )
@@ -16,7 +16,7 @@ import (
 // HTTP runs the web server of examples/http-watch in this process, with requests made by ab.
 type HTTP struct {
 	// Ask is the job of the client. http fills in the address.
-	Ask webclient.Job `json:"ask"`
+	Ask generator.Job `json:"ask"`
 }
 
 // http serves until all requests have been made. The CPU time is that of the server.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringside-io/ringside/cmd/internal/peers/webclient"
+	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 )
 
 func TestHTTPNeedsAnAnswer(t *testing.T) {
@@ -17,7 +17,7 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 		t.Skip("the server needs epoll")
 	}
 	j := Job{Suite: "watch", Workload: "http", Engine: "epoll", HTTP: &HTTP{}}
-	for _, bad := range []webclient.Job{{}, {Client: webclient.NameAB, Path: "/bin/false"}, {Client: webclient.NameAB, Path: "/bin/true", Requests: 100}} {
+	for _, bad := range []generator.Job{{}, {Client: generator.NameAB, Path: "/bin/false"}, {Client: generator.NameAB, Path: "/bin/true", Requests: 100}} {
 		j.HTTP.Ask = bad
 		if s, err := j.Run(t.Context()); err == nil {
 			t.Errorf("%+v: %+v", bad, s)
@@ -29,7 +29,7 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	j.Engine, j.HTTP = "epoll", &HTTP{Ask: webclient.Job{Client: webclient.NameAB, Path: "/bin/sleep"}}
+	j.Engine, j.HTTP = "epoll", &HTTP{Ask: generator.Job{Client: generator.NameAB, Path: "/bin/sleep"}}
 	if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: %v", err)
 	}

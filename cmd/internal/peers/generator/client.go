@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package webclient runs ab and wrk, HTTP load generators by others, and parses their output.
-package webclient
+// Package generator runs load generators by others, ab, wrk and redis-benchmark, and parses their
+// output.
+package generator
 
 import (
 	"context"
@@ -28,13 +29,15 @@ const (
 	NameABKeep = "ab-k"
 	// NameWrk is wrk with one thread.
 	NameWrk = "wrk"
+	// NameRedis is redis-benchmark with one thread, which sends GET.
+	NameRedis = "redis-benchmark"
 )
 
 // ErrMissing is matched by the error of [Find] if a program is not installed.
 var ErrMissing = errors.New("is not installed")
 
 // packages are the programs' Debian packages.
-var packages = map[string]string{NameAB: "apache2-utils", NameWrk: "wrk"}
+var packages = map[string]string{NameAB: "apache2-utils", NameWrk: "wrk", NameRedis: "redis-tools"}
 
 // program returns the name of a client's program.
 func program(client string) string {
@@ -57,8 +60,11 @@ func Find(client string) (string, error) {
 // Version returns the version of a client's program.
 func Version(ctx context.Context, client, path string) (string, error) {
 	option := "-v" // With -v wrk complains about a missing address.
-	if program(client) == NameAB {
+	switch program(client) {
+	case NameAB:
 		option = "-V"
+	case NameRedis:
+		option = "--version"
 	}
 	out, err := exec.CommandContext(ctx, path, option).CombinedOutput()
 	if ctx.Err() != nil {
@@ -77,11 +83,15 @@ func Version(ctx context.Context, client, path string) (string, error) {
 type Job struct {
 	// Client is the name of the client, and Path its program.
 	Client, Path string
-	// Addr is the server's address. "/" is requested over Connections concurrent connections.
+	// Addr is the server's address. Connections is the number of concurrent connections. HTTP clients
+	// request "/".
 	Addr        string
 	Connections int
-	// Measure is the duration. Both programs accept only whole seconds, so it is rounded up. If
-	// Requests is not 0, ab makes that many requests instead.
+	// Pipeline is the number of requests that redis-benchmark sends at once. 0 means 1.
+	Pipeline int
+	// Measure is the duration. ab and wrk accept only whole seconds, so it is rounded up. If Requests is
+	// not 0, ab makes that many requests instead. redis-benchmark accepts only a number of requests; it
+	// makes as many as a usual server answers in that time.
 	Measure  time.Duration
 	Requests int
 }
@@ -94,10 +104,19 @@ func (j Job) Window() time.Duration {
 // Run runs the client. Failed requests are an error. When ctx ends the client is killed, and the
 // error matches that of the context.
 func (j Job) Run(ctx context.Context) (loadgen.Result, error) {
-	if program(j.Client) == NameAB {
+	switch program(j.Client) {
+	case NameAB:
 		return j.ab(ctx)
+	case NameRedis:
+		return j.redis(ctx)
 	}
 	return j.wrk(ctx)
+}
+
+// Drive is Run with the server at addr.
+func (j Job) Drive(ctx context.Context, addr string) (loadgen.Result, error) {
+	j.Addr = addr
+	return j.Run(ctx)
 }
 
 // run runs the program and returns its standard output.
