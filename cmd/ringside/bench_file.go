@@ -28,7 +28,8 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   append     records of 128 bytes, each durable before its append returns: a plain
              group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
-  sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one
+  sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one; with
+             --full also with io_uring for every call (ringside-ring)
 
 There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
 it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is

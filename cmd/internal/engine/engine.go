@@ -17,6 +17,9 @@ import (
 const (
 	NameOS       = "os"
 	NameRingside = "ringside"
+	// NameRing is ringside with io_uring for every call instead of the automatic choice. It overwrites
+	// files.
+	NameRing = "ringside-ring"
 )
 
 // File is an open file. Any number of goroutines may read it at once.
@@ -44,7 +47,7 @@ var ErrUnknown = errors.New("unknown engine")
 
 // Lookup returns the engine with the given name, or an error that matches [ErrUnknown].
 func Lookup(name string) (Engine, error) {
-	for _, e := range []Engine{OS{}, OSMutex{}, Ringside{}} {
+	for _, e := range []Engine{OS{}, OSMutex{}, Ringside{}, Ring{}} {
 		if e.Name() == name {
 			return e, nil
 		}
@@ -137,6 +140,25 @@ func (f osFile) Datasync() error { return datasync(f.File, f.fd) }
 // OpenWrite opens the file with [ufile.OpenFile].
 func (Ringside) OpenWrite(name string, direct bool) (WriteFile, error) {
 	f, err := open(ufile.OpenFile, name, os.O_RDWR, direct)
+	if err != nil {
+		return nil, err
+	}
+	return f.(*ufile.File), nil
+}
+
+// Ring is [Ringside] with [ufile.ModeRing]: each call is an operation of io_uring.
+type Ring struct{ Ringside }
+
+// Name returns "ringside-ring".
+func (Ring) Name() string { return NameRing }
+
+// OpenWrite opens the file with a [ufile.System] of its own.
+func (Ring) OpenWrite(name string, direct bool) (WriteFile, error) {
+	s, err := ufile.NewSystem(ufile.Options{Mode: ufile.ModeRing})
+	if err != nil {
+		return nil, err
+	}
+	f, err := open(s.OpenFile, name, os.O_RDWR, direct)
 	if err != nil {
 		return nil, err
 	}

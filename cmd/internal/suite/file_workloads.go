@@ -15,6 +15,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/ringside-io/ringside/features"
 )
 
 // chosen reports whether the options select the workload. If the user sets an axis but names no
@@ -277,6 +278,15 @@ const nameSync = "sync"
 type durableWrite struct{ randWrite }
 
 func (durableWrite) name() string { return nameSync }
+
+// engines adds, with Full, io_uring for every call where it can be used.
+func (w durableWrite) engines(f *fileRun, c cell) []string {
+	engines := w.randWrite.engines(f, c)
+	if f.opts.Full && f.run.Host.Backend == features.ModeRing.String() {
+		engines = append(engines, engine.NameRing)
+	}
+	return engines
+}
 
 func (durableWrite) cells(o FileOptions) []cell {
 	if o.Brief || !o.wants(CacheHot) {

@@ -254,15 +254,19 @@ func TestSyncCells(t *testing.T) {
 		}
 	}
 	w, opts := newWorld(), only(t, nameSync)
-	opts.Workloads = append(opts.Workloads, nameRandWrite)
+	opts.Workloads, opts.Full = append(opts.Workloads, nameRandWrite), true
 	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Cells) != 4+2 {
+	if err != nil || len(run.Cells) != 8+3 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
+	engines := map[string][]string{
+		nameRandWrite: {engine.NameOS, engine.NameRingside}, nameSync: {engine.NameOS, engine.NameRingside, engine.NameRing},
+	}
+	seen := map[string]int{}
 	for i, j := range w.jobs[1:] {
-		r := j.RandWrite
-		if r == nil || r.Sync != (j.Workload == nameSync) || r.Sync && r.Direct || r.Path != w.jobs[1].RandWrite.Path ||
-			j.Engine != inTurn(i, opts.Pairs, engine.NameOS, engine.NameRingside) {
+		r, want := j.RandWrite, inTurn(seen[j.Workload], opts.Pairs, engines[j.Workload]...)
+		seen[j.Workload]++
+		if r == nil || r.Sync != (j.Workload == nameSync) || r.Sync && r.Direct || r.Path != w.jobs[1].RandWrite.Path || j.Engine != want {
 			t.Fatalf("round %d: %+v of %+v", i, j, r)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/ufile"
 )
 
 func writeJob(span int64, block, goroutines int) Job {
@@ -95,7 +97,11 @@ func TestRandWriteErrors(t *testing.T) {
 // TestRandWriteEngines overwrites a real file with every engine, with and without syncs.
 func TestRandWriteEngines(t *testing.T) {
 	d := realFile(t)
-	for _, name := range []string{engine.NameOS, engine.NameRingside} {
+	engines := []string{engine.NameOS, engine.NameRingside}
+	if backend, _ := ufile.Backend(); backend == features.ModeRing.String() {
+		engines = append(engines, engine.NameRing)
+	}
+	for _, name := range engines {
 		for _, synced := range []bool{false, true} {
 			for _, direct := range directness(t, d.Path()) {
 				j := writeJob(d.Size(), 2*datafile.UnitSize, 4)
