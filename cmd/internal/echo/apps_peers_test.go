@@ -18,7 +18,7 @@ import (
 // TestApps runs each application on each engine that has a net.Listener and a net.PacketConn.
 func TestApps(t *testing.T) {
 	r := runner(t)
-	const window = 50 * time.Millisecond
+	const window = 300 * time.Millisecond
 	redis := generator.Job{Client: generator.NameRedis, Connections: 3, Pipeline: 2, Measure: window}
 	var err error
 	if redis.Path, err = generator.Find(redis.Client); err != nil {
@@ -36,7 +36,7 @@ func TestApps(t *testing.T) {
 			}
 		}{
 			{Setup{App: apps.GRPC}, apps.Job{App: apps.GRPC, Connections: 2, Calls: 3, Warm: time.Millisecond, Measure: window}},
-			{Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 2, Calls: 2, Size: 100_000, Measure: window}},
+			{Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 2, Calls: 2, Size: 5000, Measure: window}},
 			{Setup{App: apps.Redis, HTTP: 50}, redis},
 		} {
 			if tc.driver == redis && redis.Path == "" {

@@ -5,6 +5,7 @@ package apps
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -17,19 +18,13 @@ import (
 func (j Job) drive(ctx context.Context, all []caller) (res loadgen.Result, err error) {
 	begin := time.Now().Add(j.Warm)
 	end := begin.Add(j.Measure)
+	h := latencies{Histogram: hdrhistogram.New(1, int64(time.Minute), 3)}
 	group, ctx := errgroup.WithContext(ctx)
-	hists := make([]*hdrhistogram.Histogram, len(all)*max(j.Calls, 1))
-	for i := range hists {
-		h := newHist()
-		hists[i] = h
-		group.Go(func() error { return record(ctx, all[i%len(all)], h, begin, end) })
+	for i := range len(all) * max(j.Calls, 1) {
+		group.Go(func() error { return h.record(ctx, all[i%len(all)], begin, end) })
 	}
 	if err := group.Wait(); err != nil {
 		return res, err
-	}
-	h := newHist()
-	for _, part := range hists {
-		h.Merge(part)
 	}
 	if h.TotalCount() == 0 {
 		return res, fmt.Errorf("%s: no call ended in %v", j.App, j.Measure)
@@ -40,13 +35,14 @@ func (j Job) drive(ctx context.Context, all []caller) (res loadgen.Result, err e
 	}, nil
 }
 
-// newHist returns a histogram of latencies in nanoseconds.
-func newHist() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(time.Minute), 3)
+// latencies is a histogram of nanoseconds.
+type latencies struct {
+	mu sync.Mutex
+	*hdrhistogram.Histogram
 }
 
 // record calls until the end, and records the calls that end in the window.
-func record(ctx context.Context, c caller, h *hdrhistogram.Histogram, begin, end time.Time) error {
+func (h *latencies) record(ctx context.Context, c caller, begin, end time.Time) error {
 	for {
 		from := time.Now()
 		if err := c.call(ctx); err != nil {
@@ -59,7 +55,10 @@ func record(ctx context.Context, c caller, h *hdrhistogram.Histogram, begin, end
 		case to.Before(begin):
 			continue
 		}
-		if err := h.RecordValue(int64(to.Sub(from))); err != nil {
+		h.mu.Lock()
+		err := h.RecordValue(int64(to.Sub(from)))
+		h.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
