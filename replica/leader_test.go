@@ -236,18 +236,22 @@ func (f unanswered) Error() error {
 func TestCloseWithUnansweredFuture(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
-	f := make(unanswered)
+	f, began := make(unanswered), make(chan struct{})
 	defer close(f)
 	waits := []func() error{
 		func() error { return n.answer(f) },
 		func() error {
-			return n.change(context.Background(), func(time.Duration) raft.Future { return f })
+			return n.change(context.Background(), func(time.Duration) raft.Future {
+				close(began)
+				return f
+			})
 		},
 	}
 	results := make(chan error)
 	for _, wait := range waits {
 		n.over.Go(func() { results <- wait() })
 	}
+	<-began
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
