@@ -118,7 +118,7 @@ func serve(ln net.Listener, s Setup) {
 			serveBulk(c, s.Take, answer)
 			return
 		}
-		serveConn(c, s)
+		serveConn(c, &s)
 	})
 }
 
@@ -151,7 +151,8 @@ func serveBulk(c net.Conn, take int, answer []byte) {
 	}
 }
 
-func serveConn(c net.Conn, s Setup) {
+// serveConn takes a pointer because a copy could be what makes the stacks of idle connections grow.
+func serveConn(c net.Conn, s *Setup) {
 	defer c.Close()
 	buf := s.buffer()
 	for {
@@ -222,7 +223,7 @@ func coroutines(setup Setup) event.Handler {
 			serveBulk(c, setup.Take, answer)
 			return
 		}
-		serveConn(c, setup)
+		serveConn(c, &setup)
 	})
 }
 
