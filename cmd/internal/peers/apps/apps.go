@@ -97,6 +97,9 @@ func (j Job) Drive(ctx context.Context, addr string) (res loadgen.Result, err er
 			return res, err
 		}
 		all = append(all, c)
+		if err := c.call(ctx); err != nil { // gRPC connects with the first call
+			return res, err
+		}
 	}
 	return j.drive(ctx, all)
 }
