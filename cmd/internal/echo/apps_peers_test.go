@@ -51,7 +51,7 @@ func TestApps(t *testing.T) {
 	}
 }
 
-// TestAppsEnd: calls end with their context, and with their server.
+// TestAppsEnd: calls end with their context, and a call without a server is an error.
 func TestAppsEnd(t *testing.T) {
 	r := runner(t)
 	for _, app := range []string{apps.GRPC, apps.QUIC} {

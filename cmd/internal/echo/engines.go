@@ -48,7 +48,7 @@ func startStd(s Setup) (Server, error) {
 func startOn(s Setup, listen func(network, address string) (net.Listener, error),
 	listenPacket func(network, address string) (net.PacketConn, error), backend, reason string,
 ) (Server, error) {
-	if s.App != "" && !apps.Known {
+	if s.App != "" && !apps.Known() {
 		return nil, fmt.Errorf("%s: %w", s.App, apps.ErrMissing)
 	}
 	if s.Network == "udp" {

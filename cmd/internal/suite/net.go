@@ -35,7 +35,7 @@ type NetPeer interface {
 // NetEnv connects the suite "net" to the system. All functions must be set. Functions that run a
 // server get the peer of a foreign engine, and nil for the others.
 type NetEnv struct {
-	// Round runs one round with our load generator. Client runs one with a foreign client program.
+	// Round runs one round with our load generator. Client runs one with a load generator by others.
 	// Idle runs one without load.
 	Round  func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
 	Client func(context.Context, echo.Setup, Driver) (echo.Sample, error)

@@ -27,7 +27,7 @@ const (
 var ErrMissing = errors.New("built without it: needs -tags peers")
 
 // Known reports whether this build has the applications.
-var Known bool
+func Known() bool { return len(streams) > 0 }
 
 // streams and packets are the servers. dials are the clients.
 var (

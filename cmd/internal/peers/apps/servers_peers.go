@@ -21,7 +21,6 @@ import (
 )
 
 func init() {
-	Known = true
 	streams[FastHTTP], streams[GRPC], streams[Redis] = serveFastHTTP, serveGRPC, serveRedis
 	packets = serveQUIC
 }

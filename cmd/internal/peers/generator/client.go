@@ -175,6 +175,9 @@ var (
 	abTook     = regexp.MustCompile(`(?m)^Time taken for tests:\s+([\d.]+) seconds$`)
 )
 
+// seconds returns a number of seconds as a duration.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
 // longest is the longest accepted latency.
 const longest = 24 * time.Hour
 
@@ -189,8 +192,8 @@ func parseAB(out, table string) (res loadgen.Result, err error) {
 	}
 	res.By = NameAB
 	res.Ops, _ = strconv.ParseInt(complete[1], 10, 64)
-	seconds, _ := strconv.ParseFloat(took[1], 64)
-	res.Elapsed = time.Duration(seconds * float64(time.Second))
+	elapsed, _ := strconv.ParseFloat(took[1], 64)
+	res.Elapsed = seconds(elapsed)
 	if res.Ops <= 0 || res.Elapsed <= 0 {
 		return res, errors.New("ab: no request was answered")
 	}

@@ -86,6 +86,3 @@ func parseRedis(out string, requests int64) (res loadgen.Result, err error) {
 	res.P50, res.P99, res.Max = seconds(figures[3]/1000), seconds(figures[5]/1000), seconds(figures[6]/1000)
 	return res, nil
 }
-
-// seconds returns a number of seconds as a duration.
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
