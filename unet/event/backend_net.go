@@ -347,6 +347,9 @@ func (g *goroutines) write(c *Conn) {
 				_ = c.bstate.net.conn.SetDeadline(past) // A read in progress ends.
 			}
 		}
+		if c.state.full && c.wantsInput() {
+			c.bstate.signal() // the next write may wait for the peer
+		}
 		writable := c.takeWritable()
 		if !writable && len(c.out.finished) == 0 {
 			continue
