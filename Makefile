@@ -51,10 +51,11 @@ vet:
 staticcheck:
 	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../replica/... ../metrics/... ../ufile/pebblevfs/... ../examples/tenants/... ./...
 
-cross: ## build for every platform that must compile
+cross: ## compile for every platform that must compile, and link the command
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
-	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -ldflags=-w $(PRODUCT); \
-	  case $$p in linux/*) CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...;; esac; \
+	  export CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/}; $(GO) list -export $(PRODUCT) >/dev/null; \
+	  $(GO) build -ldflags=-w -o /dev/null ./cmd/ringside; \
+	  case $$p in linux/*) $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...;; esac; \
 	done # lint vets for the others
 
 # Programs of other architectures, by the user-mode emulators of Debian's qemu-user. An amd64
@@ -75,7 +76,7 @@ bench: ## the main job: measure this machine
 .PHONY: peers
 peers: ## vet and test the command's engines of other projects, which its default build leaves out
 	$(GO) vet -tags peers ./cmd/...
-	$(GO) test -tags peers $(QUICK) ./cmd/internal/echo ./cmd/internal/sqlitebench
+	$(GO) test -tags peers $(QUICK) ./cmd/internal/echo ./cmd/internal/peers/ycsb ./cmd/internal/sqlitebench
 
 bench-once: ## run each Go benchmark once, to prove that it works
 	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x work

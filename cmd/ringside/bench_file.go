@@ -11,6 +11,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -30,11 +31,14 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
   sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one; with
              --full also with io_uring for every call (ringside-ring)
+  pebble     the database pebble with 64 clients, by the mixes A to F of YCSB and by C with uniform
+             keys: pebble on its own files (os) against pebble on pebblevfs. --full has it, in a
+             build with -tags peers on Linux
 
 There are three states of the page cache. hot: all blocks are cached. direct: O_DIRECT, which bypasses
 it. cold (randread): the file is evicted before each window, no block is read twice, and read-ahead is
 off; the column "device" is the share that came from the device (100 %: no block was cached or read
-ahead).
+ahead). cold (pebble): the files of the database are evicted before the window.
 
 The engines run in turn (os, ringside, fio, os, ...), each round in a new process.
 The table shows medians. The column after the rate has the rate divided by that of os, pair by pair: the
@@ -44,7 +48,8 @@ processor is part of them.
 
 By default each workload is measured in a few cells, in about two and a half minutes. --full measures
 1, 8, 32, 128 and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold
-reads of 4 and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes. --block,
+reads of 4 and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes, and four
+more with pebble. --block,
 --goroutines and --cache replace an axis of the grid; without --workload they measure randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
@@ -60,7 +65,7 @@ program ends, also after a kill. --fast=only measures nothing else, --fast=none 
 A file of 1 GiB is created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, as are the
 files of workloads that write. All data is verified when it is read. Writes are read back: every
 acknowledged record, and each goroutine's last blocks. With --path an existing
-file or block device is only read, and append, randwrite and sync are skipped.`
+file or block device is only read, and append, randwrite, sync and pebble are skipped.`
 
 const benchFileExample = `  ringside bench file
   ringside bench file --dir /mnt/nvme --full --json nvme.json
@@ -80,7 +85,7 @@ func newBenchFileCmd() *cobra.Command {
 		f.Var(sizesFlag{&b.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 		f.IntSliceVar(&b.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
 		f.StringSliceVar(&b.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, open, append, randwrite, sync (default: all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, open, append, randwrite, sync, pebble (default: all but pebble)")
 		f.BoolVar(&b.Full, "full", false, "measure the whole grid")
 		fastFlag := f.VarPF(fastValue{&b.Fast}, "fast", "", "measure a storage in memory too: add (if no word is given), only, none (default: with --full)")
 		fastFlag.NoOptDefVal = string(suite.FastAdd)
@@ -106,6 +111,7 @@ func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run,
 		FindFio:         fio.Find,
 		Fio:             runFio,
 		AvailableMemory: hostinfo.AvailableMemory,
+		Pebble:          ycsb.Known(),
 		Progress:        tools.bar,
 	})
 }

@@ -29,8 +29,8 @@ func TestCompletion(t *testing.T) {
 	for _, test := range []struct {
 		args, want, directive string
 	}{
-		{"bench file --workload |", "randread batch burner open append randwrite sync", nothing},
-		{"bench file --workload randread,|", "randread,batch randread,burner randread,open randread,append randread,randwrite randread,sync", nothing},
+		{"bench file --workload |", "randread batch burner open append randwrite sync pebble", nothing},
+		{"bench file --workload randread,|", "randread,batch randread,burner randread,open randread,append randread,randwrite randread,sync randread,pebble", nothing},
 		{"bench file --fast=|", "add only none", nothing},
 		{"bench net --client |", "own ab ab-k wrk", nothing},
 		{"bench watch --mode |", "edge level one-shot", nothing},

@@ -59,6 +59,7 @@ var paramWords = []struct {
 	{"record", func(v any) string { return "records of " + byteWords(v) }},
 	{"direction", text("%v")},
 	{"handler", text("%v")},
+	{"mix", text("mix %v")},
 	{"client", oneOf(map[string]string{"own": "own load generator"})},
 	{"gomaxprocs", text("GOMAXPROCS %v")},
 	{"writer", func(v any) string { return "with a writer of " + byteWords(v) + "/s" }},
@@ -171,7 +172,7 @@ func (c Cell) row(engine string) string {
 // works are descriptions of workloads whose names are not clear.
 var works = map[string]string{
 	"randread": "random reads", "batch": "reads in one call", "burner": "random reads during computation",
-	"append": "durable appends", "randwrite": "overwrites", "sync": "durable overwrites",
+	"append": "durable appends", "randwrite": "overwrites", "sync": "durable overwrites", "pebble": "calls of pebble",
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams", "udp-bulk": "answers of 64 datagrams",
 	"computing": "echoed messages during computation", "dial": "calls of another server",

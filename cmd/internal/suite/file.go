@@ -42,7 +42,7 @@ type fileWorkload interface {
 
 // fileWorkloads are all workloads, in the order in which they are measured.
 var fileWorkloads = []fileWorkload{
-	randRead{}, batch{}, burner{}, openClose{}, durableAppend{}, randWrite{}, durableWrite{},
+	randRead{}, batch{}, burner{}, openClose{}, durableAppend{}, randWrite{}, durableWrite{}, pebbleDatabase{},
 }
 
 // workloadOf returns the cell's workload.

@@ -31,13 +31,15 @@ func only(t *testing.T, name string) FileOptions {
 
 func TestWorkloadsAreChosen(t *testing.T) {
 	all := []string{nameRandRead, nameBatch, nameBurner, nameOpen, nameAppend, nameRandWrite, nameSync}
+	full := append(slices.Clone(all), namePebble)
 	for _, tc := range []struct {
 		opts FileOptions
 		want []string
 	}{
 		{FileOptions{}, all},
 		{FileOptions{Brief: true}, []string{nameRandRead, nameBatch, nameBurner, nameAppend, nameRandWrite}},
-		{FileOptions{Full: true}, all},
+		{FileOptions{Full: true}, full},
+		{FileOptions{Workloads: []string{namePebble}}, []string{namePebble}},
 		{FileOptions{Blocks: []int{4096}}, all[:1]},
 		{FileOptions{Caches: []string{CacheDirect}}, all[:1]},
 		{FileOptions{Workloads: []string{nameAppend, nameBatch}}, []string{nameBatch, nameAppend}},

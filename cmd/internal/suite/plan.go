@@ -17,6 +17,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -152,6 +153,9 @@ func (o FileOptions) Space() (dir string, bytes int64) {
 			bytes += min(o.Size, datafile.MinSize)
 		}
 	}
+	if o.wantsPebble() && ycsb.Known() {
+		bytes += ycsb.Space
+	}
 	return o.Dir, bytes
 }
 
@@ -230,6 +234,8 @@ type Env struct {
 	Fio     func(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error)
 	// AvailableMemory returns the bytes that buffers and cache may use, or 0 if unknown.
 	AvailableMemory func() int64
+	// Pebble reports whether this build has pebble.
+	Pebble bool
 	// Progress shows the progress of the run.
 	Progress Progress
 }

@@ -36,8 +36,10 @@ type store struct {
 	// the rounds that overwrote it.
 	written *datafile.File
 	writes  uint64
-	device  string
-	close   func() error
+	// pebble is the directory of a database, or "" until it is needed.
+	pebble string
+	device string
+	close  func() error
 }
 
 // content returns the seed of the file's content, or nil if this run did not create the file.

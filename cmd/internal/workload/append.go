@@ -145,6 +145,5 @@ func (j Job) append(ctx context.Context, e engine.Engine) (s measure.Sample, err
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, a.finish(err)) }()
-	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
-	return measure.Run(ctx, plan, a.newOp)
+	return measure.Run(ctx, j.plan(), a.newOp)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
@@ -34,6 +35,7 @@ type Job struct {
 	Reads      *Reads        `json:"reads,omitempty"`
 	Watch      *Watch        `json:"watch,omitempty"`
 	HTTP       *HTTP         `json:"http,omitempty"`
+	YCSB       *ycsb.Job     `json:"ycsb,omitempty"`
 
 	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
 }
@@ -75,6 +77,8 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 		s, err = j.open(ctx, e)
 	case j.RandWrite != nil:
 		s, err = j.randWrite(ctx, e)
+	case j.YCSB != nil:
+		s, err = j.YCSB.Run(ctx, e.Name() == engine.NameRingside, j.plan())
 	case j.Ring() != nil && e.Name() == engine.NameRingside:
 		return j.ring(ctx) // It opens a ring itself: the engine's backend for files does not matter.
 	default:
@@ -87,14 +91,18 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 	return s, nil
 }
 
+// plan returns the goroutines and times of the job.
+func (j Job) plan() measure.Plan {
+	return measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
+}
+
 func (j Job) randRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
 	newOp, closeFile, err := j.RandRead.Open(e)
 	if err != nil {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeFile()) }()
-	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
-	return measure.Run(ctx, plan, newOp)
+	return measure.Run(ctx, j.plan(), newOp)
 }
 
 // Ring returns the workload of the suite "ring", or nil if the job has none.

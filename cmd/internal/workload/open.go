@@ -53,6 +53,5 @@ func (j Job) open(ctx context.Context, e engine.Engine) (measure.Sample, error) 
 			return measure.Sample{}, err
 		}
 	}
-	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
-	return measure.Run(ctx, plan, func(goroutine int) (measure.Op, error) { return w.newOp(e, goroutine), nil })
+	return measure.Run(ctx, j.plan(), func(goroutine int) (measure.Op, error) { return w.newOp(e, goroutine), nil })
 }

@@ -264,7 +264,7 @@ func (j Job) burner(ctx context.Context, e engine.Engine) (s measure.Sample, err
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeFile()) }()
-	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
+	plan := j.plan()
 	for b := range j.Burner.Burners {
 		plan.Beside = append(plan.Beside, burner(j.Burner.Seed+uint64(b)))
 	}

@@ -142,6 +142,5 @@ func (j Job) randWrite(ctx context.Context, e engine.Engine) (s measure.Sample, 
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, o.finish(err)) }()
-	plan := measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
-	return measure.Run(ctx, plan, o.newOp)
+	return measure.Run(ctx, j.plan(), o.newOp)
 }
