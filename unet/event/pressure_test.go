@@ -95,6 +95,52 @@ func TestWritable(t *testing.T) {
 	})
 }
 
+// TestReadingGoesOnAtHalf has a peer that reads until half of WriteLimit is pending, and then no
+// more. What it sends must be read, although a write waits for it.
+func TestReadingGoesOnAtHalf(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		o.WriteLimit, o.ListenConfig = 1<<20, smallBuffers()
+		first, second := random(800<<10, 1), random(o.WriteLimit/2, 2)
+		got := make(chan string, 2)
+		s := start(t, Handler{OnData: func(c *Conn, p []byte) {
+			if p[0] == 'x' {
+				for _, lent := range [][]byte{first, second} {
+					if err := c.WriteFunc(lent, func(error) {}); err != nil {
+						t.Error(err)
+					}
+				}
+				if !c.Full() {
+					t.Error("WriteLimit is not reached")
+				}
+			}
+			got <- string(p)
+		}}, o)
+		peer := dial(t, s)
+		_ = peer.(*net.TCPConn).SetReadBuffer(64 << 10)
+		for _, request := range []string{"x", "y"} {
+			if _, err := peer.Write([]byte(request)); err != nil {
+				t.Fatal(err)
+			}
+			if request == "y" {
+				exact(t, peer, first)
+			}
+			if p := receive(t, request, got); p != request {
+				t.Errorf("%q, want %q", p, request)
+			}
+		}
+		exact(t, peer, second)
+	})
+}
+
+// exact reads exactly want.
+func exact(t *testing.T, from io.Reader, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(from, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%d of %d bytes, equal %v: %v", n, len(want), bytes.Equal(got, want), err)
+	}
+}
+
 func TestPauseRead(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		got := make(chan []byte, 1000)
