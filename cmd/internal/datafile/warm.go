@@ -44,6 +44,34 @@ func Evict(path string) error {
 	return dropCache(f)
 }
 
+// EvictWritten is [Evict] after it has written dirty pages, which stay in the page cache otherwise.
+func EvictWritten(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return Evict(path)
+}
+
+// Copy creates a copy of a file.
+func Copy(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
+}
+
 // SizeOf returns the length of a regular file or of a block device, in bytes.
 func SizeOf(path string) (int64, error) {
 	f, err := os.Open(path)

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -209,7 +207,7 @@ func (c Cold) on(ctx context.Context, engine string) (s measure.Sample, err erro
 // index creates an index in a copy of the database.
 func (c Cold) index(ctx context.Context, engine, dir string) (s measure.Sample, err error) {
 	path := filepath.Join(dir, Fragmented)
-	if err := copyFile(c.path(), path); err != nil {
+	if err := datafile.Copy(c.path(), path); err != nil {
 		return s, err
 	}
 	conn, err := Open(engine, path, Rollback)
@@ -231,7 +229,7 @@ func once(ctx context.Context, path string, n int, do func(i int) error) (measur
 		Goroutines: 1, Warm: time.Nanosecond, Measure: time.Hour, // It ends when all operations are done.
 		Between: func() error {
 			cold = true
-			return evict(path)
+			return datafile.EvictWritten(path)
 		},
 	}
 	return measure.Run(ctx, plan, func(int) (measure.Op, error) {
@@ -243,31 +241,4 @@ func once(ctx context.Context, path string, n int, do func(i int) error) (measur
 			return 0, do(done - 1)
 		}, nil
 	})
-}
-
-// evict drops the file from the page cache, after writing dirty pages.
-func evict(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return datafile.Evict(path)
-}
-
-func copyFile(from, to string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in)
-	return err
 }

@@ -11,7 +11,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -123,7 +122,7 @@ func (j Job) Run(ctx context.Context, ringside bool, plan measure.Plan) (s measu
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if j.Cold {
-		plan.Between = func() error { return eachFile(dir, datafile.Evict) }
+		plan.Between = func() error { return eachFile(dir, datafile.EvictWritten) }
 	}
 	var records atomic.Uint64
 	records.Store(uint64(j.Records))
@@ -185,17 +184,7 @@ func copyDatabase(to, from string) error {
 		if filepath.Ext(path) == ".sst" && os.Link(path, name) == nil {
 			return nil
 		}
-		in, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		out, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, in)
-		return errors.Join(err, out.Close())
+		return datafile.Copy(path, name)
 	})
 }
 
