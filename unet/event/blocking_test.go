@@ -3,7 +3,6 @@
 package event
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -228,10 +227,7 @@ func TestBlockingHoldsNoBuffer(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write(p); sent <- err }()
 		await(t, "responses are pending", func() bool { return c.Pending() >= o.WriteLimit/2 })
-		got := make([]byte, len(p))
-		if n, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, p) {
-			t.Fatalf("%d bytes, %v", n, err)
-		}
+		exact(t, peer, p)
 		if err := receive(t, "end of the write", sent); err != nil {
 			t.Fatal(err)
 		}

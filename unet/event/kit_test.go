@@ -135,6 +135,15 @@ func exchange(t testing.TB, c net.Conn, p []byte) {
 	}
 }
 
+// exact reads exactly want.
+func exact(t testing.TB, from io.Reader, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(from, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%d of %d bytes, equal %v: %v", n, len(want), bytes.Equal(got, want), err)
+	}
+}
+
 // await waits until cond holds.
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()

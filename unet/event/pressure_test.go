@@ -49,11 +49,8 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 				t.Fatalf("the server has read %d bytes and holds %d", len(sent), most.Load())
 			}
 		}
-		got := make([]byte, len(sent))
 		_ = c.SetDeadline(time.Now().Add(testPatience))
-		if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, sent) {
-			t.Fatalf("%d of %d bytes came back, equal %v: %v", n, len(sent), bytes.Equal(got, sent), err)
-		}
+		exact(t, c, sent)
 		exchange(t, c, random(100_000, 9))
 		if n := refused.Load(); n != 0 {
 			t.Errorf("%d writes were refused", n)
@@ -130,15 +127,6 @@ func TestReadingGoesOnAtHalf(t *testing.T) {
 		}
 		exact(t, peer, second)
 	})
-}
-
-// exact reads exactly want.
-func exact(t *testing.T, from io.Reader, want []byte) {
-	t.Helper()
-	got := make([]byte, len(want))
-	if n, err := io.ReadFull(from, got); err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("%d of %d bytes, equal %v: %v", n, len(want), bytes.Equal(got, want), err)
-	}
 }
 
 func TestPauseRead(t *testing.T) {
