@@ -45,19 +45,16 @@ fmt:
 
 vet:
 	$(GO) vet work
-	GOOS=darwin GOARCH=arm64 $(GO) vet $(PRODUCT)
-	GOOS=windows GOARCH=amd64 $(GO) vet $(PRODUCT)
+	GOOS=darwin GOARCH=arm64 $(GO) vet work
+	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
 	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../replica/... ../metrics/... ../ufile/pebblevfs/... ../examples/tenants/... ./...
 
-cross: ## compile for every platform that must compile, and link the command; of linux/386 the core only
+cross: ## compile for every platform that must compile, and link the command
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
 	  export CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/}; \
-	  case $$p in \
-	  linux/386) $(GO) list -export $(CORE) >/dev/null;; \
-	  *) $(GO) list -export $(PRODUCT) >/dev/null; $(GO) build -ldflags=-w -o /dev/null ./cmd/ringside;; \
-	  esac; \
+	  $(GO) list -export $(PRODUCT) >/dev/null; $(GO) build -ldflags=-w -o /dev/null ./cmd/ringside; \
 	  case $$p in linux/*) $(GO) vet ./uring ./features ./reactor ./ufile/... ./unet/... ./watch/...;; esac; \
 	done # lint vets for the others
 
