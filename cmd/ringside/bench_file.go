@@ -49,8 +49,8 @@ processor is part of them.
 By default each workload is measured in a few cells, in about two and a half minutes. --full measures
 1, 8, 32, 128 and 512 goroutines with blocks of 4, 8, 16, 64, 256 KiB and 1 MiB, hot and direct, cold
 reads of 4 and 64 KiB with 1, 32, 64 and 128 goroutines, and the fast device: about ten minutes, and four
-more with pebble. --block,
---goroutines and --cache replace an axis of the grid; without --workload they measure randread alone.
+more with pebble. --block, --goroutines and --cache replace an axis of the grid; without --workload they
+measure randread alone.
 
 fio: where the program is installed it reads the same file with O_DIRECT through io_uring from one
 job, with as many reads in flight as there are goroutines. It is a reference in C that does not check the
