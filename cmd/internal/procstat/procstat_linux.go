@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,9 @@ type Syscalls struct{ fds []int }
 // process to count. The text names what is missing.
 var ErrNotCounted = errors.New("system calls cannot be counted")
 
+// patience is how often CountSyscalls begins again for a process that starts threads meanwhile.
+const patience = 1000
+
 // CountSyscalls starts counting for all threads of a process, and for the threads they start. It
 // slows down each system call, so it does not belong in a timed window.
 func CountSyscalls(pid int) (*Syscalls, error) {
@@ -94,19 +98,49 @@ func CountSyscalls(pid int) (*Syscalls, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotCounted, err)
 	}
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return nil, err
-	}
-	s := &Syscalls{}
-	for _, task := range tasks {
-		tid, _ := strconv.Atoi(task.Name())
-		err := s.add(id, tid)
-		if err != nil && !errors.Is(err, unix.ESRCH) { // that thread has ended
-			return nil, errors.Join(fmt.Errorf("%w: perf_event_open: %w (it takes root, or CAP_PERFMON)", ErrNotCounted, err), s.Close())
+	for range patience {
+		s, complete, err := countThreads(pid, id)
+		if complete || err != nil {
+			return s, err
+		}
+		if err := s.Close(); err != nil {
+			return nil, err
 		}
 	}
-	return s, nil
+	return nil, fmt.Errorf("%w: process %d starts threads all the time", ErrNotCounted, pid)
+}
+
+// countThreads counts for the threads there are, and reports whether these are all. A thread that
+// started after the list was read may be counted through its parent or not at all: then the list
+// differs afterwards.
+func countThreads(pid int, tracepoint uint64) (_ *Syscalls, complete bool, _ error) {
+	before, err := threads(pid)
+	if err != nil {
+		return nil, false, err
+	}
+	s := &Syscalls{}
+	for _, tid := range before {
+		err := s.add(tracepoint, tid)
+		if err != nil && !errors.Is(err, unix.ESRCH) { // that thread has ended
+			return nil, false, errors.Join(fmt.Errorf("%w: perf_event_open: %w (it takes root, or CAP_PERFMON)", ErrNotCounted, err), s.Close())
+		}
+	}
+	after, err := threads(pid)
+	if err != nil {
+		return nil, false, errors.Join(err, s.Close())
+	}
+	return s, slices.Equal(before, after), nil
+}
+
+// threads returns the numbers of the threads of a process, in ascending order.
+func threads(pid int) ([]int, error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	tids := make([]int, len(tasks))
+	for i, task := range tasks {
+		tids[i], _ = strconv.Atoi(task.Name())
+	}
+	slices.Sort(tids)
+	return tids, err
 }
 
 func (s *Syscalls) add(tracepoint uint64, tid int) error {

@@ -7,6 +7,8 @@ package procstat
 import (
 	"errors"
 	"os"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -87,6 +89,47 @@ func TestCountSyscalls(t *testing.T) {
 	}
 	if least < calls || least > 2*calls {
 		t.Errorf("counted %d of %d calls", least, calls)
+	}
+}
+
+// TestCountSyscallsOfNewThreads counts the calls of threads that start while the counting begins.
+func TestCountSyscallsOfNewThreads(t *testing.T) {
+	const threads, calls = 40, 500
+	counting, counted := make(chan struct{}), make(chan struct{})
+	var started, done sync.WaitGroup
+	for range threads {
+		started.Add(1)
+		done.Go(func() {
+			<-counting
+			runtime.LockOSThread() // and never unlocked: another thread starts for the next goroutine
+			started.Done()
+			<-counted
+			for range calls {
+				syscall.Getppid()
+			}
+		})
+	}
+	close(counting)
+	s, err := CountSyscalls(os.Getpid())
+	started.Wait()
+	var before int64
+	if err == nil {
+		before, err = s.Read()
+	}
+	close(counted)
+	done.Wait()
+	if errors.Is(err, ErrNotCounted) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Read()
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if after-before < threads*calls {
+		t.Errorf("counted %d of %d calls", after-before, threads*calls)
 	}
 }
 
