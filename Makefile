@@ -15,9 +15,12 @@ RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./in
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# What `make test` tests.
-# The slow packages first: the last one does not then keep one processor waiting.
-PKGS ?= ./referees/fusefs ./internal/testing/stress ./unet ./replica ./ufile ./cmd/ringside work
+# The packages that `make test` tests, the slow ones first: the last one does not then keep one
+# processor waiting. The race detector judges the libraries. The command and the referees run
+# without it: what they do with the libraries, the libraries' own tests do too.
+SLOW  = ./unet/event ./internal/testing/stress ./ufile ./replica ./unet
+RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|referees|replica/cmd)(/|$$)|/internal/testing/(lint|vm)(/|$$)')
+PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/...
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
@@ -28,17 +31,21 @@ UNRACED = -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
 
 # A program with the race detector sleeps for a second when it ends, so that
 # goroutines which go on may show something; TestMain lets none go on.
-test: export GORACE ?= atexit_sleep_ms=0
+test nightly: export GORACE ?= atexit_sleep_ms=0
 # Four packages at a time: together the tests wait about as long as they compute.
-test: ## all tests of all modules, with the race detector where there is a C compiler (vet is part of lint)
+test: ## all tests, the libraries' with the race detector where there is a C compiler; nightly has the long ones
 	@race='-race $(UNRACED)'; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
 	  echo "make test: the race detector is left out, which needs a C compiler: $$(echo "$$why" | tail -n 1)"; fi; \
-	set -x; $(GO) test -p 4 $$race $(QUICK) -timeout 600s $(PKGS)
+	set -x; $(GO) test -p 4 $$race $(QUICK) -timeout 600s $(RACED) && $(GO) test -p 4 $(QUICK) -timeout 600s $(PLAIN)
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
 
-lint: fmt vet staticcheck ## gofmt, vet, staticcheck
+lint: fmt vet staticcheck house ## gofmt, vet, staticcheck, and the tests of names, imports, exported surface and texts
+
+.PHONY: house
+house:
+	$(GO) test $(QUICK) ./internal/testing/lint
 
 fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
@@ -85,7 +92,19 @@ forbidden: ## all tests where a seccomp filter refuses io_uring, those of what o
 	$(GO) run ./internal/testing/seccomp -errno EPERM -- $(GO) test $(QUICK) -short -count=1 work
 	$(GO) run ./internal/testing/seccomp -errno ENOSYS -- $(GO) test $(QUICK) -short -count=1 $(RINGS)
 
+.PHONY: forbidden-brief
+forbidden-brief: ## the tests of what opens rings where a seccomp filter refuses io_uring
+	$(GO) run ./internal/testing/seccomp -errno EPERM -- $(GO) test $(QUICK) -short -count=1 $(RINGS) ./appendlog ./sqlitevfs ./cmd/ringside
+
+# The release after the one in go.mod: "as package os and net" means those of the toolchain that
+# builds. The module proxy serves it.
+NEWEST ?= go1.27.3
+.PHONY: newest
+newest: ## short tests of the packages that mirror the standard library, with the newest release of Go (NEWEST)
+	GOTOOLCHAIN=$(NEWEST) $(GO) test $(QUICK) -short ./reactor ./ufile ./unet ./unet/event ./unet/ktls ./sqlitevfs
+
 kernels: ## the core's tests on older kernels, in a virtual machine; ARCH=arm64 for Linux 6.12 on arm64
+	$(GO) test $(QUICK) ./internal/testing/vm/...
 	$(GO) run ./internal/testing/vm/lane -arch $(ARCH) $(if $(filter arm64,$(ARCH)),-timeout 20m) $(addprefix -kernel ,$(KERNELS)) -tool openssl -tool curl $(LANE)
 
 # What an emulated arm64 answers in a minute: encodings, probes, a real ring.
@@ -93,6 +112,11 @@ kernels: ## the core's tests on older kernels, in a virtual machine; ARCH=arm64 
 kernels-brief: ARCH = arm64
 kernels-brief: LANE = $(addprefix -pkg ,./internal/abi ./internal/sys ./features ./uring)
 kernels-brief: kernels
+
+# The packages whose code asks what the kernel can do; nightly has the others.
+.PHONY: kernels-rings
+kernels-rings: LANE = $(addprefix -pkg ,./features ./uring ./reactor ./ufile ./unet ./unet/event ./watch)
+kernels-rings: kernels
 
 DISABLED = $(GO) run ./internal/testing/vm/lane -kernel 6.12 -env RINGSIDE_MUST= -sysctl kernel.io_uring_disabled
 disabled: ## the core's tests where the sysctl forbids io_uring to all, and to users, in virtual machines
@@ -110,8 +134,23 @@ SUITES   ?= ./referees/...
 referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=brief for what CI runs
 	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m $(SUITES)
 
-scenarios: ## a million operations of seeded scenarios, without the race detector; test has as many with it
-	$(GO) test -count=1 ./internal/testing/stress -run 'TestScenarios$$'
+scenarios: ## a million operations of seeded scenarios, with the race detector; test has a tenth
+	$(GO) test -race -count=1 -timeout 60m ./internal/testing/stress -run 'TestScenarios$$' -long
+
+CHAOS ?= 20m
+.PHONY: chaos
+chaos: ## seeds of faults on three replicated machines for CHAOS (20m)
+	$(GO) test -count=1 -timeout 0 ./replica -run 'TestChaos$$' -long $(CHAOS)
+
+.PHONY: nightly
+nightly: ## what is too long for each change, and what a release needs
+	$(MAKE) test RACED='$$($(GO) list work)' PLAIN=./cmd/ringside
+	$(MAKE) lint cross bench-once peers
+	$(MAKE) scenarios chaos powercuts
+	$(MAKE) forbidden environments unprivileged disabled
+	$(MAKE) newest fuzz
+	$(MAKE) referees kernels encodings
+	$(MAKE) kernels ARCH=arm64
 
 .PHONY: unprivileged
 unprivileged: export GORACE ?= atexit_sleep_ms=0
