@@ -217,7 +217,7 @@ func (c *connector) connectLeader(ctx context.Context) (driver.Conn, error) {
 	if id == "" || string(id) == n.opts.ID {
 		return nil, n.notLeader()
 	}
-	raw, err := n.wire.dial(ctx, string(address), kindForward)
+	raw, err := n.wire.dial(ctx, peer{string(id), string(address)}, kindForward)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -65,7 +65,7 @@ func TestIndexOfAcknowledged(t *testing.T) {
 	index := entryOf(t, leader, first.id)
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	a, err := follower.wire.ask(ctx, leader.Address(), request{Kind: askIndex})
+	a, err := follower.wire.ask(ctx, peer{leader.ID(), leader.Address()}, request{Kind: askIndex})
 	must(t, err)
 	if a.Index < index {
 		t.Errorf("entry %d was acknowledged, and the leader asks others to apply the entries up to %d", index, a.Index)

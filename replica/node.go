@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -173,6 +172,8 @@ type Node struct {
 	adopted uint64            // the configuration of the last snapshot
 
 	fetching bool                // as in identity
+	sealed   bool                // as in identity
+	mark     *logMark            // how far raft's log has come
 	emptied  map[string]struct{} // directories of databases that were removed
 
 	run     uint64 // random, chosen when the node starts
@@ -306,6 +307,15 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 	}
 	n.store = &notedLog{Store: store}
 	// The log is locked: no other process uses the directory.
+	if err := n.seal(store); err != nil {
+		return nil, err
+	}
+	n.store.mark = n.mark
+	last, err := store.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	n.store.members.Store(last)
 	if err := os.RemoveAll(filepath.Join(o.Dir, "staging")); err != nil {
 		return nil, err
 	}
@@ -327,15 +337,6 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 	return n, nil
 }
 
-// identity is stored in the directory, so that another node does not use it by mistake.
-type identity struct {
-	ID          string      `json:"id"`
-	Cluster     uint64      `json:"cluster"`
-	Directory   uint64      `json:"directory"`
-	Directories directories `json:"directories"`
-	Fetching    bool        `json:"fetching,omitempty"` // the files of a snapshot are being fetched
-}
-
 // directories has the directory of each member, as raft's log has recorded it. A member that
 // was opened with another directory has forgotten what it acknowledged and for which candidate
 // it voted. Elections without it could lose commits, so candidates do not count its vote, and it
@@ -352,41 +353,6 @@ type directories struct {
 type memberDirectory struct {
 	Directory uint64 `json:"directory"`
 	Place     uint64 `json:"place"`
-}
-
-func (n *Node) identityPath() string { return filepath.Join(n.opts.Dir, "node.json") }
-
-func (n *Node) identify() error {
-	p, err := os.ReadFile(n.identityPath())
-	if errors.Is(err, os.ErrNotExist) {
-		n.directory = rand.Uint64() | 1
-		return n.saveIdentity()
-	}
-	var id identity
-	if err == nil {
-		err = json.Unmarshal(p, &id)
-	}
-	if err != nil {
-		return fmt.Errorf("replica: %s: %w", n.identityPath(), err)
-	}
-	if id.ID != n.opts.ID {
-		return fmt.Errorf("replica: %s belongs to node %q, and Options.ID is %q", n.opts.Dir, id.ID, n.opts.ID)
-	}
-	n.cluster, n.dirs, n.directory, n.fetching = id.Cluster, id.Directories, id.Directory, id.Fetching
-	if n.directory == 0 { // of an earlier version
-		n.directory = rand.Uint64() | 1
-		return n.saveIdentity()
-	}
-	return nil
-}
-
-// saveIdentity writes the identity. n.mu is locked, or the node is not open yet.
-func (n *Node) saveIdentity() error {
-	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs, n.fetching})
-	if err != nil {
-		return err
-	}
-	return n.writeFile(n.identityPath(), p)
 }
 
 // setFetching records whether the files of a snapshot are being fetched. If the process ends
@@ -522,7 +488,7 @@ func (n *Node) recordMembers() {
 				if met.config < least {
 					// A member that was removed and added may have a new directory since it was met.
 					ctx, cancel := context.WithTimeout(n.closing, n.opts.Election)
-					c, err := n.wire.dial(ctx, string(m.Address), kindTerm)
+					c, err := n.wire.dial(ctx, peerOf(m), kindTerm)
 					cancel()
 					if err != nil {
 						continue // raft connects to it later
@@ -575,10 +541,11 @@ func (n *Node) mayVote(id, address string) error {
 		return nil
 	}
 	met := v.(meeting)
-	if met.ID == id {
-		if err := n.recognize(id, met.Directory); err != nil {
-			return err
-		}
+	if met.ID != id {
+		return errOther(peer{id, address}, met.ID)
+	}
+	if err := n.recognize(id, met.Directory); err != nil {
+		return err
 	}
 	n.mu.RLock()
 	own := n.dirs.Members[n.opts.ID]
@@ -591,13 +558,18 @@ func (n *Node) mayVote(id, address string) error {
 	return nil
 }
 
+// recorded returns the directory of a member that raft's log has recorded, the zero value without one.
+func (n *Node) recorded(id string) memberDirectory {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.dirs.Members[id]
+}
+
 // recognize returns an error if a member has another directory than the recorded one, and was not
 // removed since: it has forgotten what it acknowledged and for whom it voted.
 func (n *Node) recognize(id string, directory uint64) error {
-	n.mu.RLock()
-	known, ok := n.dirs.Members[id]
-	n.mu.RUnlock()
-	if !ok || known.Directory == directory || n.removed(id, known.Place>>12) {
+	known := n.recorded(id)
+	if known.Directory == 0 || known.Directory == directory || n.removed(id, known.Place>>12) {
 		return nil
 	}
 	return n.replaced(id, directory)
@@ -651,6 +623,7 @@ func (n *Node) start() error {
 	c.ShutdownOnRemove = false // a leader that removed itself can be added again
 	c.Logger = logger
 	c.NoLegacyTelemetry = true
+	// raft dials addresses. The name of the member goes before each, so that the wire knows whom it calls.
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: n.opts.requestTimeout(), Logger: logger,
 	})
@@ -785,7 +758,7 @@ func (n *Node) Close() error {
 		db.mu.Unlock()
 	}
 	if n.store != nil {
-		errs = append(errs, n.store.Close())
+		errs = append(errs, n.store.Close(), n.mark.Close())
 	}
 	vfs.Register(n.vfsName, closedVFS{vfs.Find("os")})
 	return errors.Join(errs...)
@@ -1311,6 +1284,8 @@ func checkName(name string) error {
 	switch {
 	case !filepath.IsLocal(filepath.FromSlash(name)), name == ".", name != filepath.ToSlash(filepath.Clean(name)), len(name) > maxName:
 		return fmt.Errorf("replica: %q is not a name for a database: use a relative path without dots, of at most %d bytes", name, maxName)
+	case isSeal(name):
+		return fmt.Errorf("replica: %q is not a name for a database: names that begin with %s are reserved", name, sealFile)
 	case !utf8.ValidString(name), strings.ContainsAny(name, "?#%\x00"):
 		return fmt.Errorf("replica: %q is not a name for a database: one of its characters is reserved, or is not valid UTF-8", name)
 	}
@@ -1761,7 +1736,7 @@ func (n *Node) Meet(ctx context.Context, address string) (id string, err error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	c, answer, err := n.wire.meet(ctx, address, kindTerm)
+	c, answer, err := n.wire.meet(ctx, peer{address: address}, kindTerm)
 	if err != nil {
 		return "", err
 	}

@@ -220,7 +220,7 @@ func (n *Node) syncRead() error {
 	if string(id) == n.opts.ID {
 		return n.verify(ctx)
 	}
-	a, err := n.wire.ask(ctx, string(address), request{Kind: askIndex})
+	a, err := n.wire.ask(ctx, peer{string(id), string(address)}, request{Kind: askIndex})
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 		w := &wire{node: &Node{opts: Options{ID: h.From}, cluster: h.Cluster, closing: t.Context()}, address: h.Address}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		conn, err := w.dial(ctx, a.Address(), h.Kind)
+		conn, err := w.dial(ctx, peer{"a", a.Address()}, h.Kind)
 		if err == nil {
 			conn.Close()
 		}
@@ -678,12 +678,9 @@ type votes struct {
 }
 
 func (n votes) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	err := n.network.RequestPreVote(id, target, args, resp)
-	if err == nil {
-		count, _ := n.tried.LoadOrStore(string(n.LocalAddr()), new(atomic.Int64))
-		count.(*atomic.Int64).Add(1)
-	}
-	return err
+	count, _ := n.tried.LoadOrStore(string(n.LocalAddr()), new(atomic.Int64))
+	count.(*atomic.Int64).Add(1)
+	return n.network.RequestPreVote(id, target, args, resp)
 }
 
 // TestEmptiedMember: a member that is opened with an empty directory has forgotten what it
@@ -1104,7 +1101,7 @@ func TestOutdatedConfiguration(t *testing.T) {
 		return n.cluster
 	}
 	until(t, "the cluster has an identity", func() bool { return cluster() != 0 })
-	h := &hello{Version: wireVersion, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1"}
+	h := &hello{Version: wireVersion, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1", To: n.ID()}
 	if err := n.wire.judge(h); err == nil {
 		t.Error("a node that is no member was accepted beside a leader")
 	}
@@ -1114,7 +1111,7 @@ func TestOutdatedConfiguration(t *testing.T) {
 		}
 	}
 	until(t, "there is no leader", func() bool { return n.wire.judge(h) == nil })
-	h.Address, h.From = "127.0.0.1:2", leader.ID() // it was added with another address
+	h.Address, h.From, h.Directory = "127.0.0.1:2", leader.ID(), leader.directory // it was added with another address
 	if err := n.wire.judge(h); err != nil {
 		t.Error(err)
 	}

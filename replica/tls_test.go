@@ -16,44 +16,77 @@ import (
 	"time"
 )
 
-// certificates returns a configuration for nodes on loopback that verify each other.
-func certificates(t *testing.T) *tls.Config {
+// authority issues certificates for nodes on loopback.
+type authority struct {
+	t    *testing.T
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	must(t, err)
-	parsed, err := x509.ParseCertificate(der)
+	a := &authority{t: t, key: key}
+	a.cert, err = x509.ParseCertificate(der)
 	must(t, err)
+	return a
+}
+
+// issue returns a configuration with a certificate for names.
+func (a *authority) issue(names ...string) *tls.Config {
+	a.t.Helper()
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, a.key.Public(), a.key)
+	must(a.t, err)
 	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool, ClientCAs: pool,
+	pool.AddCert(a.cert)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: a.key}}, RootCAs: pool, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
 }
 
-// TestTLS: nodes with certificates replicate, and a client without one is refused.
+// TestTLS: nodes with certificates replicate. A client without one is refused, and one whose certificate is
+// for another name: it is no member, whatever it says.
 func TestTLS(t *testing.T) {
-	config := certificates(t)
+	a := newAuthority(t)
+	config := a.issue("a", "b", "c")
 	c := newCluster(t, 3, Options{TLS: config})
 	leader := c.leader()
 	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
 	c.judge()
-	for what, stranger := range map[string]*tls.Config{"plain text": nil, "no certificate": {RootCAs: config.RootCAs}, "another authority": certificates(t)} {
-		w := &wire{node: &Node{opts: Options{ID: "a", TLS: stranger}, closing: t.Context()}, address: c.addrs["a"]}
-		ctx, cancel := contextFor(t)
-		if conn, err := w.dial(ctx, c.followers()[0].Address(), kindRequest); err == nil {
-			conn.Close()
-			t.Errorf("%s: the stranger was let in", what)
+	to, from := c.followers()[0], c.followers()[1]
+	for what, stranger := range map[string]*tls.Config{"plain text": nil, "no certificate": {RootCAs: config.RootCAs},
+		"another authority": newAuthority(t).issue("a", "b", "c"), "another name": a.issue("x")} {
+		for _, kind := range []string{kindRaft, kindRequest, kindFetch, kindForward, kindTerm} {
+			n := &Node{opts: Options{ID: from.ID(), TLS: stranger}, directory: from.directory, closing: t.Context()}
+			w := &wire{node: n, address: c.addrs[from.ID()]}
+			ctx, cancel := contextFor(t)
+			if conn, err := w.dial(ctx, peer{to.ID(), to.Address()}, kind); err == nil {
+				conn.Close()
+				t.Errorf("%s, %s: the stranger was let in", what, kind)
+			}
+			cancel()
 		}
-		cancel()
 	}
-	o := c.options("x")
+	// The one that answers has to show a certificate with its name, too.
+	c.stop(from.ID())
+	o := c.options(from.ID())
+	o.TLS = a.issue("x")
+	c.open(o)
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	if conn, err := to.wire.dial(ctx, peer{from.ID(), from.Address()}, kindRaft); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a member with a certificate for another name: %v, %v", conn, err)
+	}
+	o = c.options("x")
 	o.Peers, o.Dir, o.Listen = nil, t.TempDir(), "127.0.0.1:0"
 	o.TLS = &tls.Config{}
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "RequireAndVerifyClientCert") {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,9 +14,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -43,7 +47,10 @@ type wire struct {
 }
 
 // idleKey is what unused connections for requests are found by.
-type idleKey struct{ address, kind string }
+type idleKey struct {
+	peer
+	kind string
+}
 
 // layer is the wire as raft's StreamLayer. Raft closes it before the node closes the wire.
 type layer struct{ *wire }
@@ -80,10 +87,51 @@ type network interface {
 	MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error)
 }
 
-// base is raft's transport, and the requests for terms beside it.
+// base is raft's transport, and the requests for terms beside it. Raft's transport finds its connections by
+// the address only, so base puts the member's ID before it: a connection to a member is one to this member
+// and no other, see wire.Dial.
 type base struct {
 	*raft.NetworkTransport
 	wire *wire
+}
+
+func (b base) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	return b.NetworkTransport.AppendEntries(id, named(id, target), args, resp)
+}
+
+func (b base) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	return b.NetworkTransport.AppendEntriesPipeline(id, named(id, target))
+}
+
+func (b base) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return b.NetworkTransport.InstallSnapshot(id, named(id, target), args, resp, data)
+}
+
+func (b base) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return b.NetworkTransport.RequestVote(id, named(id, target), args, resp)
+}
+
+func (b base) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return b.NetworkTransport.RequestPreVote(id, named(id, target), args, resp)
+}
+
+func (b base) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return b.NetworkTransport.TimeoutNow(id, named(id, target), args, resp)
+}
+
+// peer is a member that is called: the node at an address must have the ID. "" is any, see Node.Meet.
+type peer struct{ id, address string }
+
+func peerOf(m raft.Server) peer { return peer{string(m.ID), string(m.Address)} }
+
+// named puts a member's ID before its address.
+func named(id raft.ServerID, target raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "\x00" + target
+}
+
+// errOther is returned if another node than the called one answers at its address.
+func errOther(p peer, id string) error {
+	return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", p.address, id, p.id)
 }
 
 func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
@@ -289,23 +337,54 @@ func (l raftLog) GetLog(index uint64, e *raft.Log) error {
 	return l.notedLog.GetLog(index, e)
 }
 
-// notedLog is raft's log. It counts when entries were stored or committed.
+// notedLog is raft's log. It counts when entries were stored or committed, and marks how far it has come.
 type notedLog struct {
 	*raftlog.Store
+	mark    *logMark
+	members atomic.Uint64 // no later entry changes the members
 	mu      sync.Mutex
 	changes uint64
 	changed chan struct{} // closed by the next change; nil if no goroutine waits
 }
 
 // StoreLog and StoreLogs implement raft.LogStore. Raft sends the entries afterwards.
-func (l *notedLog) StoreLog(e *raft.Log) error {
-	defer l.note()
-	return l.Store.StoreLog(e)
-}
+func (l *notedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l *notedLog) StoreLogs(all []*raft.Log) error {
 	defer l.note()
-	return l.Store.StoreLogs(all)
+	err := l.Store.StoreLogs(all)
+	for _, e := range all {
+		if e.Type == raft.LogConfiguration {
+			l.members.Store(e.Index)
+		}
+	}
+	if err == nil && len(all) > 0 {
+		last := all[len(all)-1]
+		_ = l.mark.note(func(s *markState) { s.last, s.lastTerm = last.Index, last.Term }) // it was logged
+	}
+	return err
+}
+
+// DeleteRange implements raft.LogStore.
+func (l *notedLog) DeleteRange(low, high uint64) error {
+	if last, err := l.LastIndex(); err != nil {
+		return err
+	} else if high >= last {
+		if err := l.mark.setBack(low); err != nil {
+			return err
+		}
+	}
+	return l.Store.DeleteRange(low, high)
+}
+
+// SetUint64 implements raft.StableStore.
+func (l *notedLog) SetUint64(key []byte, v uint64) error {
+	err := l.Store.SetUint64(key, v)
+	// A store that was stopped returns nil and stores nothing.
+	if now, _ := l.GetUint64(key); err == nil && now == v && string(key) == "CurrentTerm" {
+		_ = l.mark.note(func(s *markState) { s.term = v })
+	}
+	return err
 }
 
 // note counts a change.
@@ -382,7 +461,7 @@ const (
 	kindTerm    = "term"
 )
 
-const wireVersion = 5
+const wireVersion = 6
 
 // hello begins each connection; welcome answers it.
 type hello struct {
@@ -391,12 +470,18 @@ type hello struct {
 	Cluster uint64 `json:"cluster"` // 0: not known yet
 	From    string `json:"from"`
 	Address string `json:"address"`
-	To      string `json:"to"`
+	// The directory of the caller, and the index of the last entry of its log.
+	Directory uint64 `json:"directory"`
+	Last      uint64 `json:"last"`
+	// The member that is called, "" for Node.Meet, and its directory that the caller knows, 0 if it knows none.
+	To          string `json:"to"`
+	ToDirectory uint64 `json:"toDirectory"`
 }
 
 type welcome struct {
 	Error     string          `json:"error,omitempty"`
 	ID        string          `json:"id,omitempty"`
+	Cluster   uint64          `json:"cluster,omitempty"`
 	Directory uint64          `json:"directory,omitempty"`
 	Known     memberDirectory `json:"known"` // the recorded directory of the caller, if any
 }
@@ -468,7 +553,11 @@ func (w *wire) welcome(c net.Conn) {
 		w.drop(c)
 		return
 	}
-	if err := w.judge(&h); err != nil {
+	err := w.judge(&h)
+	if err == nil {
+		err = certified(c, h.From)
+	}
+	if err != nil {
 		w.node.log.Warn("replica: a connection was refused", "from", h.From, "address", h.Address, "error", err)
 		_ = send(c, welcome{Error: err.Error()})
 		w.drop(c)
@@ -476,9 +565,9 @@ func (w *wire) welcome(c net.Conn) {
 	}
 	n := w.node
 	n.mu.RLock()
-	known := n.dirs.Members[h.From]
+	known, cluster := n.dirs.Members[h.From], n.cluster
 	n.mu.RUnlock()
-	if send(c, welcome{ID: n.opts.ID, Directory: n.directory, Known: known}) != nil || c.SetDeadline(time.Time{}) != nil {
+	if send(c, welcome{ID: n.opts.ID, Cluster: cluster, Directory: n.directory, Known: known}) != nil || c.SetDeadline(time.Time{}) != nil {
 		w.drop(c)
 		return
 	}
@@ -515,8 +604,16 @@ func (w *wire) judge(h *hello) error {
 		return fmt.Errorf("node %q belongs to cluster %016x, and this node to %016x: one of them has the directory of another cluster", h.From, h.Cluster, cluster)
 	case h.From == n.opts.ID:
 		return fmt.Errorf("node %q at %s has the same ID as the node at %s: start one of them with another ID, and a directory of its own", h.From, h.Address, w.address)
+	case h.To != n.opts.ID && (h.To != "" || h.Kind != kindTerm):
+		return fmt.Errorf("node %q at %s calls member %q, and the node at %s is %q: start the member there, or remove it", h.From, h.Address, h.To, w.address, n.opts.ID)
+	case h.ToDirectory != 0 && h.ToDirectory != n.directory:
+		return n.replaced(n.opts.ID, n.directory)
 	case !n.running.Load():
 		return fmt.Errorf("node %q at %s is starting and still reads its log: connect again", n.opts.ID, w.address)
+	}
+	// A caller whose log has come further may have been removed and added.
+	if err := n.recognize(h.From, h.Directory); err != nil && h.Last < n.recorded(h.From).Place>>12 {
+		return err
 	}
 	// Without a leader this node may lack the entries that make the other one a member, and the
 	// other one may be the leader that has them. Raft refuses votes for nodes that are no members.
@@ -583,10 +680,11 @@ func (c *tracked) Close() error {
 func (w *wire) Addr() net.Addr { return wireAddr(w.address) }
 
 // Dial gives raft a connection to a member.
-func (w *wire) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (w *wire) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(w.node.closing, timeout)
 	defer cancel()
-	c, err := w.dial(ctx, string(address), kindRaft)
+	id, address, _ := strings.Cut(string(target), "\x00")
+	c, err := w.dial(ctx, peer{id, address}, kindRaft)
 	if err != nil {
 		return nil, err
 	}
@@ -596,13 +694,13 @@ func (w *wire) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 	return &tracked{c, w}, nil
 }
 
-func (w *wire) dial(ctx context.Context, address, kind string) (net.Conn, error) {
+func (w *wire) dial(ctx context.Context, p peer, kind string) (net.Conn, error) {
 	w.node.mu.RLock()
 	config := w.node.dirs.Config
 	w.node.mu.RUnlock()
-	c, answer, err := w.meet(ctx, address, kind)
+	c, answer, err := w.meet(ctx, p, kind)
 	if err == nil {
-		w.met.Store(address, meeting{answer, config})
+		w.met.Store(p.address, meeting{answer, config})
 		if kind == kindRaft {
 			w.node.lookAtMembers()
 		}
@@ -617,40 +715,103 @@ type meeting struct {
 	config uint64
 }
 
-// meet connects to a member and returns its answer to the hello. A process that is stopped accepts
+// meet connects to a member and returns its answer to the hello. Both sides refuse a node with another ID,
+// another cluster, or another directory than the recorded one. A process that is stopped accepts
 // connections and does not answer, so meet waits no longer than askTimeout without a deadline of ctx.
-func (w *wire) meet(ctx context.Context, address, kind string) (net.Conn, welcome, error) {
+func (w *wire) meet(ctx context.Context, p peer, kind string) (net.Conn, welcome, error) {
 	var answer welcome
 	ctx, cancel := w.bound(ctx, askTimeout)
 	defer cancel()
 	var d unet.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
+	c, err := d.DialContext(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, answer, err
 	}
 	if o := w.node.opts.TLS; o != nil {
 		o = o.Clone()
 		if o.ServerName == "" {
-			o.ServerName, _, _ = net.SplitHostPort(address)
+			o.ServerName, _, _ = net.SplitHostPort(p.address)
 		}
 		c = tls.Client(c, o)
 	}
-	w.node.mu.RLock()
-	cluster := w.node.cluster
-	w.node.mu.RUnlock()
 	err = within(ctx, c, func() error {
-		if err := send(c, hello{wireVersion, kind, cluster, w.node.opts.ID, w.address, address}); err != nil {
+		if err := send(c, w.hello(p, kind)); err != nil {
 			return err
 		}
 		return receive(c, &answer)
 	})
 	if err == nil && answer.Error != "" {
-		err = fmt.Errorf("replica: %s refused the connection: %s", address, answer.Error)
+		err = fmt.Errorf("replica: %s refused the connection: %s", p.address, answer.Error)
+	}
+	if err == nil {
+		err = w.expected(p, &answer)
+	}
+	if err == nil {
+		err = certified(c, answer.ID)
 	}
 	if err != nil {
 		return nil, answer, errors.Join(err, c.Close())
 	}
 	return c, answer, nil
+}
+
+// hello returns the first message of a connection to a member.
+func (w *wire) hello(p peer, kind string) hello {
+	n := w.node
+	h := hello{Version: wireVersion, Kind: kind, From: n.opts.ID, Address: w.address, Directory: n.directory, To: p.id}
+	if n.running.Load() {
+		h.Last = n.raft.LastIndex()
+	}
+	n.mu.RLock()
+	h.Cluster = n.cluster
+	n.mu.RUnlock()
+	if n.running.Load() {
+		if n.applied.Load() >= n.store.members.Load() { // otherwise the member may have been removed and added
+			h.ToDirectory = n.recorded(p.id).Directory
+		}
+	}
+	return h
+}
+
+// expected returns an error if the node that answered is not the one that was called.
+func (w *wire) expected(p peer, a *welcome) error {
+	n := w.node
+	n.mu.RLock()
+	cluster := n.cluster
+	n.mu.RUnlock()
+	switch {
+	case p.id == "":
+		return nil
+	case a.ID != p.id:
+		return errOther(p, a.ID)
+	case cluster != 0 && a.Cluster != 0 && cluster != a.Cluster:
+		return fmt.Errorf("replica: node %q at %s belongs to cluster %016x, and this node to %016x: one of them has the directory of another cluster", a.ID, p.address, a.Cluster, cluster)
+	}
+	return n.recognize(p.id, a.Directory)
+}
+
+// certified returns an error if the node at the other end of a TLS connection has a certificate that
+// does not name its ID.
+func certified(c net.Conn, id string) error {
+	t, ok := c.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	var leaf *x509.Certificate
+	if chain := t.ConnectionState().PeerCertificates; len(chain) > 0 {
+		leaf = chain[0]
+	}
+	if leaf == nil {
+		return fmt.Errorf("replica: node %q has no certificate", id)
+	}
+	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
+	for _, u := range leaf.URIs {
+		names = append(names, u.String(), path.Base(u.Path))
+	}
+	if slices.Contains(names, id) {
+		return nil
+	}
+	return fmt.Errorf("replica: the certificate of node %q is for %q: its common name, one of its DNS names, or the end of a URI must be the node's ID", id, names)
 }
 
 // memberConn is a connection for requests, one at a time. The process at its other end keeps its ID
@@ -688,7 +849,7 @@ func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time
 	ctx, cancel := context.WithDeadline(w.node.closing, until)
 	defer cancel()
 	var p [8]byte
-	err := w.request(ctx, string(target), kindTerm, func(c memberConn) error {
+	err := w.request(ctx, peer{string(id), string(target)}, kindTerm, func(c memberConn) error {
 		_, err := c.Write(p[:1])
 		if err == nil {
 			_, err = io.ReadFull(c, p[:])
@@ -705,7 +866,7 @@ func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time
 // what it acknowledged. It is called after an answer: an unused connection may be one to an earlier process.
 func (w *wire) is(c memberConn, id raft.ServerID, target raft.ServerAddress) error {
 	if c.id != id {
-		return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", target, c.id, id)
+		return errOther(peer{string(id), string(target)}, string(c.id))
 	}
 	return w.node.recognize(string(id), c.directory)
 }
@@ -717,7 +878,7 @@ func (w *wire) progress(ctx context.Context, m raft.Server) (index uint64, err e
 	stop := context.AfterFunc(w.node.closing, cancel)
 	defer stop()
 	var a answer
-	err = w.request(ctx, string(m.Address), kindRequest, func(c memberConn) error {
+	err = w.request(ctx, peerOf(m), kindRequest, func(c memberConn) error {
 		if err := c.ask(request{Kind: askApplied}, &a); err != nil {
 			return err
 		}
@@ -729,9 +890,9 @@ func (w *wire) progress(ctx context.Context, m raft.Server) (index uint64, err e
 // request runs f with a connection to a member that no other request uses, until ctx is done. It runs f
 // again with another connection if the member has closed an unused one, for example because it was
 // started again.
-func (w *wire) request(ctx context.Context, address, kind string, f func(memberConn) error) error {
+func (w *wire) request(ctx context.Context, p peer, kind string, f func(memberConn) error) error {
 	for {
-		c, used, err := w.unused(ctx, idleKey{address, kind})
+		c, used, err := w.unused(ctx, idleKey{p, kind})
 		if err != nil {
 			return err
 		}
@@ -739,7 +900,7 @@ func (w *wire) request(ctx context.Context, address, kind string, f func(memberC
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.idle != nil {
-				key := idleKey{address, kind}
+				key := idleKey{p, kind}
 				w.idle[key] = append(w.idle[key], c)
 			}
 			return nil
@@ -773,7 +934,7 @@ func (w *wire) unused(ctx context.Context, key idleKey) (c memberConn, used bool
 		return c, true, nil
 	}
 	w.mu.Unlock()
-	raw, answer, err := w.meet(ctx, key.address, key.kind)
+	raw, answer, err := w.meet(ctx, key.peer, key.kind)
 	if err != nil {
 		return c, false, err
 	}
@@ -862,14 +1023,14 @@ func (w *wire) requests(c net.Conn) {
 // askTimeout is how long a request without a deadline may take.
 const askTimeout = 10 * time.Second
 
-func (w *wire) ask(ctx context.Context, address string, r request) (a answer, err error) {
+func (w *wire) ask(ctx context.Context, p peer, r request) (a answer, err error) {
 	ctx, cancel := w.bound(ctx, askTimeout)
 	defer cancel()
-	err = w.request(ctx, address, kindRequest, func(c memberConn) error {
+	err = w.request(ctx, p, kindRequest, func(c memberConn) error {
 		return c.ask(r, &a)
 	})
 	if err == nil && a.Error != "" {
-		err = fmt.Errorf("replica: %s answered: %s", address, a.Error)
+		err = fmt.Errorf("replica: %s answered: %s", p.address, a.Error)
 	}
 	return a, err
 }
@@ -1072,16 +1233,16 @@ func (n *Node) repairer() {
 }
 
 // sources returns the members from which a database may be fetched, the leader first.
-func (n *Node) sources() []string {
-	leader, _ := n.raft.LeaderWithID()
-	var all []string
+func (n *Node) sources() []peer {
+	leader, id := n.raft.LeaderWithID()
+	var all []peer
 	if leader != "" && string(leader) != n.Address() {
-		all = append(all, string(leader))
+		all = append(all, peer{string(id), string(leader)})
 	}
 	if f := n.raft.GetConfiguration(); f.Error() == nil {
 		for _, m := range f.Configuration().Servers {
 			if m.Address != leader && string(m.ID) != n.opts.ID {
-				all = append(all, string(m.Address))
+				all = append(all, peerOf(m))
 			}
 		}
 	}
@@ -1104,8 +1265,8 @@ func (n *Node) fetch(db *database) error {
 	seq := db.pos.Seq
 	db.mu.Unlock()
 	err := errors.New("the cluster has no other node")
-	for _, address := range n.sources() {
-		if err = n.fetchFrom(db, address, seq); err == nil {
+	for _, source := range n.sources() {
+		if err = n.fetchFrom(db, source, seq); err == nil {
 			return nil
 		}
 	}
@@ -1115,10 +1276,10 @@ func (n *Node) fetch(db *database) error {
 	return err
 }
 
-func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
+func (n *Node) fetchFrom(db *database, source peer, seq uint64) error {
 	ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
 	defer cancel()
-	c, err := n.wire.dial(ctx, address, kindFetch)
+	c, err := n.wire.dial(ctx, source, kindFetch)
 	if err != nil {
 		return err
 	}
@@ -1140,10 +1301,10 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 		db.mu.Unlock()
 	}
 	if a.Error != "" {
-		return fmt.Errorf("%s answered: %s", address, a.Error)
+		return fmt.Errorf("%s answered: %s", source.address, a.Error)
 	}
 	if a.PageSize != db.pageSize {
-		return fmt.Errorf("%s has pages of %d bytes, and this node of %d", address, a.PageSize, db.pageSize)
+		return fmt.Errorf("%s has pages of %d bytes, and this node of %d", source.address, a.PageSize, db.pageSize)
 	}
 	if err := db.makeRoom(); err != nil {
 		return err
@@ -1174,7 +1335,7 @@ func (n *Node) fetchFrom(db *database, address string, seq uint64) error {
 		return err
 	}
 	if sum != a.Position.Sum {
-		return fmt.Errorf("%s sent pages with the checksum %016x instead of %016x", address, sum, a.Position.Sum)
+		return fmt.Errorf("%s sent pages with the checksum %016x instead of %016x", source.address, sum, a.Position.Sum)
 	}
 	return db.install(tmp, a.Position)
 }
@@ -1342,7 +1503,7 @@ func (n *Node) Verify(ctx context.Context) error {
 				if string(m.ID) == n.opts.ID {
 					continue
 				}
-				a, err := n.wire.ask(ctx, string(m.Address), request{askSum, db.id})
+				a, err := n.wire.ask(ctx, peerOf(m), request{askSum, db.id})
 				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
 					moved = fmt.Errorf("%s: %w", m.ID, err)
 					break

@@ -59,7 +59,7 @@ func TestMemberDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := n.wire.meet(ctx, other, kindForward)
+		_, _, err := n.wire.meet(ctx, peer{address: other}, kindForward)
 		done <- err
 	}()
 	<-accepted
