@@ -174,6 +174,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	k.Conn = raw.(sqlite.Conn)
+	if err := k.Conn.Raw().SetAuthorizer(k.authorize); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
 	n.connMu.Lock()
 	n.conns[k] = struct{}{}
 	n.connMu.Unlock()
@@ -215,11 +218,13 @@ type conn struct {
 	failure   atomic.Pointer[error]
 	committed atomic.Bool
 
-	mu      sync.Mutex
-	checked bool // check has succeeded in this transaction
-	inTx    bool
-	txCtx   context.Context // of BeginTx
-	closed  bool
+	mu       sync.Mutex
+	checked  bool // check has succeeded in this transaction
+	inTx     bool
+	attaches bool            // the text that is being prepared has the keyword ATTACH
+	ending   bool            // the connection itself begins or ends a transaction
+	txCtx    context.Context // of BeginTx
+	closed   bool
 }
 
 var (
@@ -278,7 +283,9 @@ func (k *conn) open() bool {
 func (k *conn) rollback() {
 	if raw := k.Conn.Raw(); !k.closed && !raw.GetAutocommit() {
 		old := raw.SetInterrupt(context.Background())
+		k.ending = true
 		_ = raw.Exec("ROLLBACK")
+		k.ending = false
 		raw.SetInterrupt(old)
 	}
 }
@@ -297,6 +304,7 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 			return nil, err
 		}
 	}
+	k.attaches = false
 	k.failure.Store(nil) // a failed checkpoint does not concern its caller
 	k.committed.Store(false)
 	return &callContext{ctx, k}, nil
@@ -452,7 +460,8 @@ func (t *tx_) end(ctx context.Context, f func(context.Context) error) error {
 		return err
 	}
 	defer t.k.mu.Unlock()
-	t.k.inTx, t.k.checked = false, false
+	t.k.inTx, t.k.checked, t.k.ending = false, false, true
+	defer func() { t.k.ending = false }()
 	return t.k.translate(f(ctx))
 }
 
@@ -462,6 +471,7 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, err
 	}
 	defer k.mu.Unlock()
+	k.willPrepare(query)
 	return k.exec(ctx, func() (driver.Result, error) { return k.Conn.(driver.ExecerContext).ExecContext(ctx, query, args) })
 }
 
@@ -491,6 +501,7 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		return nil, err
 	}
 	defer k.mu.Unlock()
+	k.willPrepare(query)
 	s, err := k.Conn.PrepareContext(ctx, query)
 	if err != nil {
 		// The result may come from an outdated state.

@@ -147,7 +147,7 @@ type forwardFault struct {
 
 var forwardErrors = map[string]error{
 	"uncertain": ErrUncertain, "conflict": ErrConflict, "forward": ErrForward, "exist": fs.ErrExist, "not exist": fs.ErrNotExist,
-	"canceled": context.Canceled, "deadline": context.DeadlineExceeded, "recovering": errRecovering, "done": sql.ErrTxDone,
+	"canceled": context.Canceled, "deadline": context.DeadlineExceeded, "recovering": errRecovering, "file": ErrFile, "done": sql.ErrTxDone,
 }
 
 func packError(err error) *forwardFault {
@@ -242,6 +242,7 @@ type forwarded struct {
 	lost   atomic.Bool
 	mu     sync.Mutex
 	inTx   bool
+	txCtx  context.Context // of BeginTx, while a transaction is open
 }
 
 var (
@@ -266,6 +267,9 @@ func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (a
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if tx := k.txCtx; tx != nil { // a statement of a transaction ends with it
+		defer context.AfterFunc(tx, func() { cancel(tx.Err()) })()
+	}
 	defer k.watch(cancel)()
 	interrupt := context.AfterFunc(ctx, func() { _ = k.conn.SetDeadline(time.Unix(1, 0)) })
 	err = send(k.conn, r)
@@ -299,8 +303,8 @@ func (k *forwarded) call(ctx context.Context, r forwardRequest, commits bool) (a
 	if commits {
 		return all, &UncertainError{Err: err}
 	}
-	if ctx.Err() != nil && context.Cause(ctx) != errReplaced {
-		return all, ctx.Err()
+	if cause := context.Cause(ctx); cause != nil && cause != errReplaced {
+		return all, cause
 	}
 	return all, k.gone(err)
 }
@@ -485,24 +489,45 @@ func (k *forwarded) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx,
 	if _, err := k.call(ctx, forwardRequest{Op: forwardBegin, ReadOnly: o.ReadOnly, Isolation: int(o.Isolation)}, false); err != nil {
 		return nil, err
 	}
-	k.inTx = true
-	return forwardedTx{k}, nil
+	k.inTx, k.txCtx = true, ctx
+	return forwardedTx{k, ctx}, nil
 }
 
-type forwardedTx struct{ k *forwarded }
+// drop ends the connection. The leader rolls back when it notices that.
+func (k *forwarded) drop() {
+	k.lost.Store(true)
+	_ = k.conn.Close()
+}
 
-func (t forwardedTx) Commit() error {
-	t.k.inTx = false
-	_, err := t.k.call(context.Background(), forwardRequest{Op: forwardCommit}, true)
+// forwardedTx is a transaction that runs on the leader until the context of BeginTx ends.
+type forwardedTx struct {
+	k   *forwarded
+	ctx context.Context
+}
+
+// end sends the end of the transaction, which is over then.
+func (t forwardedTx) end(op string) error {
+	t.k.inTx, t.k.txCtx = false, nil
+	err := t.ctx.Err()
+	if err != nil {
+		t.k.drop()
+		return err
+	}
+	_, err = t.k.call(t.ctx, forwardRequest{Op: op}, op == forwardCommit)
 	return err
 }
 
+func (t forwardedTx) Commit() error { return t.end(forwardCommit) }
+
 func (t forwardedTx) Rollback() error {
-	t.k.inTx = false
 	if t.k.lost.Load() {
+		t.k.inTx, t.k.txCtx = false, nil
 		return nil // the leader has rolled back, or will when it notices the lost connection
 	}
-	_, err := t.k.call(context.Background(), forwardRequest{Op: forwardRollback}, false)
+	err := t.end(forwardRollback)
+	if t.ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 

@@ -251,8 +251,8 @@ func TestForwardedToDeadLeader(t *testing.T) {
 	c.leader()
 	n := c.followers()[0]
 	for what, call := range map[string]func(*forwarded) error{
-		"a commit":   func(k *forwarded) error { return forwardedTx{k}.Commit() },
-		"a rollback": func(k *forwarded) error { return forwardedTx{k}.Rollback() },
+		"a commit":   func(k *forwarded) error { return forwardedTx{k, t.Context()}.Commit() },
+		"a rollback": func(k *forwarded) error { return forwardedTx{k, t.Context()}.Rollback() },
 	} {
 		near, far := net.Pipe()
 		defer far.Close()

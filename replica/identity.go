@@ -50,11 +50,8 @@ func (n *Node) identityPath() string { return filepath.Join(n.opts.Dir, identity
 func (n *Node) identify() error {
 	p, err := os.ReadFile(n.identityPath())
 	if errors.Is(err, os.ErrNotExist) {
-		if logs, _ := filepath.Glob(filepath.Join(n.opts.Dir, "raft", "*.seg")); len(logs) > 0 {
-			return fmt.Errorf("replica: %s is missing, and raft's log is not: without it this node does not know whose votes count: %s", n.identityPath(), rejoin)
-		}
 		n.directory = rand.Uint64() | 1
-		return n.saveIdentity()
+		return nil // seal saves it
 	}
 	var id identity
 	if err == nil {
@@ -89,6 +86,9 @@ func (n *Node) saveIdentity() error {
 func (n *Node) seal(store *raftlog.Store) error {
 	log := filepath.Join(n.opts.Dir, "raft")
 	own, err := store.GetUint64([]byte(sealKey))
+	if missing, err := n.unidentified(store); err != nil || missing {
+		return errors.Join(fmt.Errorf("replica: %s is missing, and raft's log is not: without it this node does not know whose votes count: %s", n.identityPath(), rejoin), err)
+	}
 	switch {
 	case err == nil && own != n.directory:
 		return fmt.Errorf("replica: %s belongs to another directory than %s: %s", log, n.identityPath(), rejoin)
@@ -116,6 +116,24 @@ func (n *Node) seal(store *raftlog.Store) error {
 	}
 	n.sealed = true
 	return n.saveIdentity()
+}
+
+// unidentified reports whether the directory has a log that was used, and no identity. A node that was killed
+// when it was new has set the first term at most.
+func (n *Node) unidentified(store *raftlog.Store) (bool, error) {
+	if _, err := os.Stat(n.identityPath()); !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	last, err := store.LastIndex()
+	if err != nil {
+		return false, err
+	}
+	term, err := store.GetUint64([]byte("CurrentTerm"))
+	if errors.Is(err, raftlog.ErrKeyNotFound) {
+		err = nil
+	}
+	snapshot, serr := newestSnapshot(filepath.Join(n.opts.Dir, "raft"))
+	return last > 0 || term > 1 || snapshot > 0, errors.Join(err, serr)
 }
 
 // sealData compares the number in data/.

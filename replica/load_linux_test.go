@@ -181,7 +181,7 @@ func TestCreateDropStorm(t *testing.T) {
 		var files []string
 		data := filepath.Join(c.dir, n.ID(), "data")
 		must(t, filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && !strings.HasSuffix(path, "-wal") && !strings.HasSuffix(path, "-shm") {
+			if err == nil && !e.IsDir() && e.Name() != sealFile && !strings.HasSuffix(path, "-wal") && !strings.HasSuffix(path, "-shm") {
 				rel, err := filepath.Rel(data, path)
 				files = append(files, filepath.ToSlash(rel))
 				return err
