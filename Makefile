@@ -178,17 +178,15 @@ vuln: ## known vulnerabilities in what all modules use; reads VULNDB over the ne
 	  $(GO) run -C $$m golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULNDB) -test ./...; done
 
 PREFIX  ?= /usr/local
-UNITDIR ?= $(PREFIX)/lib/systemd/system
 .PHONY: install
-install: ## the command, manual pages, shell completions and a systemd unit below PREFIX (/usr/local) in DESTDIR
+install: ## the command, manual pages and shell completions below PREFIX (/usr/local) in DESTDIR
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $(DESTDIR)$(PREFIX)/bin/ringside ./cmd/ringside
 	$(DESTDIR)$(PREFIX)/bin/ringside man $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(UNITDIR)
+	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(DESTDIR)$(PREFIX)/bin/ringside completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringside
 	$(DESTDIR)$(PREFIX)/bin/ringside completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringside
 	$(DESTDIR)$(PREFIX)/bin/ringside completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringside.fish
-	sed 's,/usr/local/bin,$(PREFIX)/bin,' packaging/ringside-serve.service >$(DESTDIR)$(UNITDIR)/ringside-serve.service
 
 ci: ## what CI runs
 	.ci/run

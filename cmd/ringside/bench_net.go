@@ -14,7 +14,6 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
@@ -48,25 +47,17 @@ const benchNetLong = `net measures servers on TCP over the loopback. --workload 
   tls        echo on TLS of crypto/tls, over net, unet and unet/event
   http       net/http on unet's listener against net/http on net's. --client chooses the load generator: own, that
              of ringside; ab and ab-k, ab without and with keep-alive; wrk
-  fasthttp   the same with a server of fasthttp. This workload and the next three need a build with -tags peers
-  grpc       calls of the health service of grpc-go by its client: 1 and 16 at a time on each connection
-  redis      GET by redis-benchmark (Debian: redis-tools) of a server of redcon: 1 and 16 at a time on each connection
-  quic       streams of quic-go, which are echoed. The server's datagrams are those of the engine, the client's of package net
-  files      files of 1 KiB to 64 MiB from the page cache, with 1, 32 and 256 persistent connections: net/http's
-             FileServer (std), "ringside serve" (ringside-serve), and nginx where it is installed, with as many
-             workers as the others have processors; by --engine also ringside-serve-net, which is serve on
-             package net's listener, and ringside-conn, FileServer on unet's
+  fasthttp   the same with a server of fasthttp, in a build with -tags peers
   idle       idle connections: the processor time of 10 seconds (--idle-for) with 1000 of them, and the
              memory of 10,000. Each has a goroutine in Read and a buffer of 128 bytes;
              the callback server needs neither
 
-The engines are package net (std), cloudwego/netpoll (in a build with -tags peers), unet's net.Conn
-(ringside-conn), the same with plain calls instead of the ring (ringside-plain), the callback
-server unet/event (ringside-event), the same with SQPOLL, and a server in C on liburing. The server in C is
+The engines are package net (std), unet's net.Conn (ringside-conn), the same with plain calls instead
+of the ring (ringside-plain), the callback server unet/event (ringside-event), the same on epoll
+(ringside-event-epoll), and a server in C on liburing. The server in C is
 compiled when the suite runs, which needs a C compiler and liburing (Debian: apt-get install gcc libc6-dev
 liburing-dev); without them it is left out. gnet (with a loop for each processor, and with one:
-gnet-loop), rio and monoio are compiled from clones of their repositories: --gnet DIR, --rio DIR,
---monoio DIR. The go command and cargo download their dependencies. Without a clone they are left out.
+gnet-loop) and monoio are compiled from clones of their repositories: --gnet DIR, --monoio DIR. The go command and cargo download their dependencies. Without a clone they are left out.
 
 Server and load generator are separate processes. The generator has one thread and costs about as much
 as a server. --pin keeps the server on one processor and the generator on the others, so that the server
@@ -88,14 +79,13 @@ const benchNetExample = `  ringside bench net
   ringside bench net --workload echo --full --duration 350ms --json net-echo.json
   ringside bench net --workload handlers,http
   ringside bench net --workload http --client own,ab,ab-k,wrk
-  ringside bench net --workload files --json net-files.json
   ringside bench net --connections 100 --size 128,4096 --engine std,ringside-event`
 
 // newBenchNetCmd returns "ringside bench net".
 func newBenchNetCmd() *cobra.Command {
 	b := &netBench{}
 	return newSuiteCmd("net", "Measure servers on TCP", benchNetLong, benchNetExample, suite.NetWords(), b, func(f *pflag.FlagSet) {
-		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp, grpc, redis, quic, files, idle (default: echo, with --full all)")
+		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp, idle (default: echo, with --full all)")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
 		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
@@ -103,7 +93,7 @@ func newBenchNetCmd() *cobra.Command {
 		f.StringSliceVar(&b.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
 		f.DurationVar(&b.IdleFor, "idle-for", 10*time.Second, "measured time of each round of the workload idle")
 		b.Clones = map[string]string{}
-		for _, name := range []string{clone.Gnet, clone.Rio, clone.Monoio} {
+		for _, name := range []string{clone.Gnet, clone.Monoio} {
 			f.Var(dirFlag{name, b.Clones}, name, "a clone of the repository of "+name+" in this `directory`: adds the engine")
 		}
 		f.BoolVar(&b.Pin, "pin", false, "keep the server on one processor and the load generator on the others")
@@ -146,7 +136,7 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 		Idle:        w.idle,
 		FindClient:  findClient,
 		Spins:       echo.SpinsPerMicrosecond,
-		Apps:        apps.Known(),
+		FastHTTP:    echo.HasFastHTTP(),
 		Descriptors: descriptors,
 		Ports:       procstat.Ports,
 		BuildPeer:   buildEcho,

@@ -26,9 +26,9 @@ func TestNetArguments(t *testing.T) {
 		{"bench net --connections 0", exitUsage, "--connections"},
 		{"bench net --size 0", exitUsage, "--size"},
 		{"bench net --engine abacus", exitUsage, "must be std, "},
-		{"bench net --workload sums", exitUsage, "must be echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp, grpc, redis, quic, files or idle"},
+		{"bench net --workload sums", exitUsage, "must be echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp or idle"},
 		{"bench net --workload http --client curl", exitUsage, "must be own, ab, ab-k or wrk"},
-		{"bench net --workload http --engine netpoll", exitUsage, "not for the chosen workloads"},
+		{"bench net --workload http --engine gnet", exitUsage, "not for the chosen workloads"},
 		{"bench net --procs -1", exitUsage, "--procs"},
 		{"bench-echo-server {", exitUsage, "setup"},
 	} {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
-	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
 // TestPartialRunIsLabelled prints a run that was interrupted after one cell.
@@ -70,7 +69,7 @@ func TestRoomIsCheckedFirst(t *testing.T) {
 	if err := roomFor(a); err == nil || !strings.Contains(err.Error(), "no such directory") {
 		t.Errorf("%v", err)
 	}
-	for _, b := range []benchmark{&fileBench{}, &sqliteBench{}, &netBench{suite.NetOptions{Workloads: []string{"files"}}}} {
+	for _, b := range []benchmark{&fileBench{}, &sqliteBench{}} {
 		if dir, bytes := b.(interface{ Space() (string, int64) }).Space(); dir == "" || bytes < 60<<20 {
 			t.Errorf("%T needs %d bytes in %q", b, bytes, dir)
 		}

@@ -41,8 +41,6 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 		{"compare", []string{"compare", "PIPE", "PIPE"}, both, pipeIsRead, exitInterrupted},
 		{"report", []string{"report", "PIPE", "--html", "OUT/r.html"}, both, pipeIsRead, exitInterrupted},
 		{"probe", []string{"probe", "--json"}, both, writes, exitInterrupted},
-		{"serve", []string{"serve", "DIR", "--addr", "127.0.0.1:0", "--json"}, both, serves, exitOK},
-		{"serve a client that stalls", []string{"serve", "DIR", "--addr", "127.0.0.1:0", "--json"}, terminate, servesStalled, exitFailure},
 	} {
 		for _, sig := range tc.signals {
 			t.Run(tc.name+"/"+sig.String(), func(t *testing.T) {

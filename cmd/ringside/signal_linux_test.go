@@ -105,15 +105,13 @@ func gone(pid int) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || bytes.HasPrefix(state, []byte(" Z"))
 }
 
-// TestNohup starts a server by nohup(1), which ignores SIGHUP: the end of a terminal does not end the
-// server.
+// TestNohup starts a run by nohup(1), which ignores SIGHUP: the end of a terminal does not end it.
 func TestNohup(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
 		t.Skip("needs the program nohup (Debian: coreutils)")
 	}
-	dir := t.TempDir()
-	r := &running{cmd: program(t, "serve", dir, "--addr", "127.0.0.1:0", "--json")}
+	r := &running{cmd: program(t, "bench", "watch", "--duration", "1m")}
 	r.cmd.Path, r.cmd.Args = nohup, append([]string{nohup}, r.cmd.Args...)
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -126,7 +124,7 @@ func TestNohup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serves(t, r, "")
+	hasWorker(t, r, "")
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +134,12 @@ func TestNohup(t *testing.T) {
 	if err != nil || mask&(1<<(syscall.SIGHUP-1)) == 0 {
 		t.Errorf("ignored signals: %#x, %v", mask, err)
 	}
-	if err := errors.Join(r.cmd.Process.Signal(syscall.SIGHUP), r.cmd.Process.Signal(syscall.SIGTERM), r.cmd.Wait()); err != nil {
-		t.Errorf("%v\n%s", err, &r.stderr)
+	if err := errors.Join(r.cmd.Process.Signal(syscall.SIGHUP), r.cmd.Process.Signal(syscall.SIGTERM)); err != nil {
+		t.Error(err)
+	}
+	_ = r.cmd.Wait() // the code is checked
+	if code := r.cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit %d\n%s", code, &r.stderr)
 	}
 }
 

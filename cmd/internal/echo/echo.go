@@ -28,14 +28,10 @@ import (
 
 // These are the names of the engines in tables and result files.
 const (
-	NameStd     = "std"
-	NameNetpoll = "netpoll"
-	NameEvent   = "ringside-event"
-	NameSQPoll  = "ringside-event-sqpoll"
-	// NameParked is NameEvent with loops that wait in Go's netpoller instead of on threads of their
-	// own. NameEpoll is the control of both: the same callbacks on epoll.
-	NameParked = "ringside-event-parked"
-	NameEpoll  = "ringside-event-epoll"
+	NameStd   = "std"
+	NameEvent = "ringside-event"
+	// NameEpoll is the control of NameEvent: the same callbacks on epoll.
+	NameEpoll = "ringside-event-epoll"
 	// NameBlocking runs handlers for a net.Conn as coroutines of the loops.
 	NameBlocking = "ringside-event-blocking"
 	NameConn     = "ringside-conn"
@@ -45,10 +41,6 @@ const (
 	// ReadBatch and WriteBatch.
 	NameBatch = "ringside-batch"
 	NameXNet  = "xnet-batch"
-	// NameServe is "ringside serve". NameServeNet is the same on package net's listener. They serve
-	// only files. For that workload, engines with a net.Listener run http.FileServer.
-	NameServe    = "ringside-serve"
-	NameServeNet = "ringside-serve-net"
 )
 
 // Server is a running echo server.
@@ -69,7 +61,7 @@ var ErrUnknown = errors.New("unknown engine")
 // Start starts an engine on a loopback port that the system chooses.
 func Start(s Setup) (Server, error) {
 	start := starters[s.Engine]
-	if start == nil && (s.Engine == NameNetpoll || s.Engine == NameXNet) {
+	if start == nil && s.Engine == NameXNet {
 		return nil, fmt.Errorf("%w %q: built without it: needs -tags peers, on Linux or macOS", ErrUnknown, s.Engine)
 	}
 	if start == nil {
@@ -88,14 +80,8 @@ var starters = map[string]func(Setup) (Server, error){
 	NamePlain: startPlain,
 	NameBatch: startBatch,
 
-	NameServe:    startServe,
-	NameServeNet: startServeNet,
-	NameNginx:    startNginx,
-
 	NameEvent:    startsEvent(event.Options{}, callbacks),
 	NameBlocking: startsEvent(event.Options{}, coroutines),
-	NameParked:   startsEvent(event.Options{Mode: event.ModeRing, Wait: event.WaitNetpoller}, callbacks),
-	NameSQPoll:   startsEvent(event.Options{Mode: event.ModeRing, SQPoll: true}, callbacks),
 	NameEpoll:    startsEvent(event.Options{Mode: event.ModeEpoll}, callbacks),
 }
 
@@ -131,10 +117,8 @@ type Setup struct {
 	Dial int `json:"dial,omitempty"`
 	// HTTP, if not 0, makes it a server of net/http whose response bodies have HTTP bytes.
 	HTTP int `json:"http,omitempty"`
-	// App, if not empty, makes it a server of package apps. HTTP is then the length of an answer.
-	App string `json:"app,omitempty"`
-	// Files, if not empty, makes it a server of the files below that directory.
-	Files string `json:"files,omitempty"`
+	// Fast makes it a server of fasthttp instead.
+	Fast bool `json:"fast,omitempty"`
 	// Buffer is the length of each connection's buffer; 0 means 4 KiB.
 	Buffer int `json:"buffer,omitempty"`
 }
@@ -169,7 +153,7 @@ func (s Setup) buffer() []byte {
 
 // plain returns an error if the setup needs more than an echo of streams.
 func (s Setup) plain() error {
-	if s.HTTP > 0 || s.App != "" || s.Files != "" || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
+	if s.HTTP > 0 || s.Work != (Work{}) || s.TLS || s.Network == "udp" {
 		return fmt.Errorf("engine %s only echoes streams", s.Engine)
 	}
 	return nil
@@ -276,10 +260,8 @@ func compute(goroutines int) *computation {
 
 // Hello is the first line of a server process. It has the server's address.
 type Hello struct {
-	Addr string `json:"addr"`
-	Pid  int    `json:"pid"`
-	// Others are further processes of the server.
-	Others  []int  `json:"others,omitempty"`
+	Addr    string `json:"addr"`
+	Pid     int    `json:"pid"`
 	Backend string `json:"backend,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
@@ -314,11 +296,6 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 	beside := compute(setup.Computing)
 	enc := json.NewEncoder(out)
 	h := Hello{Addr: s.Addr(), Pid: os.Getpid()}
-	f, isForeign := s.(foreign)
-	if isForeign {
-		defer s.Close()
-		h.Pid, h.Others = f.Workers()[0], f.Workers()[1:]
-	}
 	h.Backend, h.Reason = s.Backend()
 	if err := enc.Encode(h); err != nil {
 		return err
@@ -336,9 +313,6 @@ func Serve(setup Setup, in io.Reader, out io.Writer) error {
 func count(s Server, settle bool) Count {
 	if settle {
 		debug.FreeOSMemory()
-	}
-	if _, ok := s.(foreign); ok {
-		return Count{Enters: s.Enters()}
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -71,12 +71,6 @@ func engines(t *testing.T) []string {
 	if runtime.GOOS == "linux" {
 		names = append(names, NamePlain, NameEpoll)
 	}
-	if starters[NameNetpoll] != nil { // with -tags peers
-		names = append(names, NameNetpoll)
-	}
-	if ringWorks() {
-		names = append(names, NameSQPoll, NameParked)
-	}
 	return names
 }
 
@@ -86,14 +80,6 @@ func datagramEngines() []string {
 		names = append(names, NameXNet)
 	}
 	return names
-}
-
-func ringWorks() bool {
-	s, err := Start(Setup{Engine: NameSQPoll})
-	if err != nil {
-		return false
-	}
-	return s.Close() == nil
 }
 
 func TestEnginesEcho(t *testing.T) {

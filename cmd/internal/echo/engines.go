@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 
-	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
 )
@@ -27,10 +25,8 @@ type goServer struct {
 // startGo starts the server that the setup describes.
 func startGo(s Setup, ln net.Listener, backend, reason string) *goServer {
 	switch {
-	case s.App != "":
-		go func() { _ = apps.Serve(s.App, ln, s.HTTP) }() // until the listener is closed
-	case s.Files != "":
-		go serveFiles(ln, s)
+	case s.Fast:
+		go serveFast(ln, s)
 	case s.HTTP > 0:
 		go serveHTTP(ln, s)
 	default:
@@ -48,23 +44,15 @@ func startStd(s Setup) (Server, error) {
 func startOn(s Setup, listen func(network, address string) (net.Listener, error),
 	listenPacket func(network, address string) (net.PacketConn, error), backend, reason string,
 ) (Server, error) {
-	if s.App != "" && !apps.Known() {
-		return nil, fmt.Errorf("%s: %w", s.App, apps.ErrMissing)
+	if s.Fast && serveFast == nil {
+		return nil, ErrNoFastHTTP
 	}
 	if s.Network == "udp" {
 		pc, err := listenPacket(s.at())
 		if err != nil {
 			return nil, err
 		}
-		if s.App == apps.QUIC {
-			cert, err := selfSigned()
-			if err != nil {
-				return nil, errors.Join(err, pc.Close())
-			}
-			go func() { _ = apps.ServePackets(pc, cert) }() // until the socket is closed
-		} else {
-			go serveDatagrams(pc, s)
-		}
+		go serveDatagrams(pc, s)
 		return &packetServer{pc, backend, reason}, nil
 	}
 	ln, err := s.listen(listen)
@@ -189,10 +177,7 @@ func startPlain(s Setup) (Server, error) {
 }
 
 // eventServer is our callback server.
-type eventServer struct {
-	*event.Server
-	sqpoll bool
-}
+type eventServer struct{ *event.Server }
 
 // callbacks returns a handler for the setup.
 func callbacks(setup Setup) event.Handler {
@@ -252,7 +237,7 @@ func startsEvent(o event.Options, handler func(Setup) event.Handler) func(Setup)
 		if err != nil {
 			return nil, err
 		}
-		return &eventServer{s, o.SQPoll}, nil
+		return &eventServer{s}, nil
 	}
 }
 
@@ -266,7 +251,7 @@ func startEventPackets(network, address string, setup Setup, o event.Options) (S
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &eventPackets{eventServer{s, o.SQPoll}, c}, nil
+	return &eventPackets{eventServer{s}, c}, nil
 }
 
 // packetCallbacks returns a handler of datagrams. The loops call it concurrently.
@@ -293,10 +278,8 @@ func (s *eventPackets) Addr() string { return s.c.LocalAddr().String() }
 
 func (s *eventServer) Addr() string { return s.Server.Addr().String() }
 
-// Enters returns -1 with SQPOLL: there the server counts submissions, most of which need no system
-// call.
 func (s *eventServer) Enters() int64 {
-	if name, _ := s.Backend(); name != "io_uring" || s.sqpoll {
+	if name, _ := s.Backend(); name != "io_uring" {
 		return -1
 	}
 	return int64(s.Stats().Enters)
@@ -311,6 +294,15 @@ func serveHTTP(ln net.Listener, s Setup) {
 	})}
 	_ = srv.Serve(ln) // until the listener is closed
 }
+
+// ErrNoFastHTTP is the error of a build without fasthttp.
+var ErrNoFastHTTP = errors.New("built without fasthttp: needs -tags peers")
+
+// serveFast is serveHTTP with fasthttp, or nil.
+var serveFast func(net.Listener, Setup)
+
+// HasFastHTTP reports whether this build has fasthttp.
+func HasFastHTTP() bool { return serveFast != nil }
 
 // textPlain saves net/http from detecting the type from the body.
 var textPlain = []string{"text/plain"}

@@ -52,7 +52,7 @@ func ServeLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 // ctx ends it kills both processes, and the error matches that of the context.
 func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Sample, err error) {
 	hello, err := r.serve(ctx, setup, func(server *child, hello Hello) error {
-		job.Network, job.Addr, job.Pid, job.Others = cmp.Or(setup.Network, "tcp"), hello.Addr, hello.Pid, hello.Others
+		job.Network, job.Addr, job.Pid = cmp.Or(setup.Network, "tcp"), hello.Addr, hello.Pid
 		s, err = r.load(ctx, setup.Pin, job, server)
 		return err
 	})

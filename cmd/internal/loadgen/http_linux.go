@@ -14,12 +14,8 @@ import (
 )
 
 // request is the HTTP request that each connection sends, with the required headers only.
-func (j Job) request() string {
-	path := j.Path
-	if path == "" {
-		path = "/"
-	}
-	return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+func (Job) request() string {
+	return "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 }
 
 // answer is the response of an HTTP server. It is the same each time except for the date, which has

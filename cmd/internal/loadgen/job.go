@@ -19,8 +19,6 @@ type Job struct {
 	// HTTP makes each message an HTTP/1.1 request for "/". All answers must equal the first one
 	// except for the date. Size is not used.
 	HTTP bool `json:"http,omitempty"`
-	// Path is requested instead of "/".
-	Path string `json:"path,omitempty"`
 	// Discard compares only the beginning of each answer with the first one, and lets the kernel
 	// discard the rest. It is for long answers, with which the generator would be the bottleneck.
 	// It uses epoll.
@@ -56,8 +54,6 @@ type Job struct {
 	Epoll bool `json:"epoll,omitempty"`
 	// Pid is the process of the server, whose CPU time is read at both ends of the window.
 	Pid int `json:"pid"`
-	// Others are further processes of the server, which are counted too.
-	Others []int `json:"others,omitempty"`
 }
 
 // Check returns an error if the job is not valid.
@@ -98,11 +94,9 @@ func pattern(p []byte) []byte {
 type Result struct {
 	// Ops is the number of messages that came back. Elapsed is the length of the window.
 	Ops int64 `json:"ops"`
-	// Received is the number of bytes received in the window. Answer is the length of one HTTP
-	// answer.
-	Received int64         `json:"received"`
-	Answer   int64         `json:"answer,omitempty"`
-	Elapsed  time.Duration `json:"elapsed_ns"`
+	// Answer is the length of one HTTP answer.
+	Answer  int64         `json:"answer,omitempty"`
+	Elapsed time.Duration `json:"elapsed_ns"`
 	// CPU is the CPU time of the server in the window.
 	CPU time.Duration `json:"cpu_ns"`
 	// P50, P99 and Max are latencies, from sending a message until all of the answer has arrived.

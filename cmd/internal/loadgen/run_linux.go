@@ -46,7 +46,6 @@ type generator struct {
 	web    *answer // nil for echoes
 	base   time.Time
 	ops    int64
-	bytes  int64  // received in the window
 	waste  []byte // buffer for data that the kernel discards
 	max    time.Duration
 	looked time.Duration // when datagrams were last resent
@@ -121,20 +120,16 @@ func (g *generator) window(ctx context.Context, mark func(begin bool)) (Result, 
 
 // count exchanges messages while the server's system calls are counted.
 func (g *generator) count(ctx context.Context, res *Result) (err error) {
-	var all counters
-	defer func() { err = errors.Join(err, all.close()) }()
-	for _, pid := range append([]int{g.job.Pid}, g.job.Others...) {
-		calls, err := procstat.CountSyscalls(pid)
-		if errors.Is(err, procstat.ErrNotCounted) {
-			res.Uncounted = err.Error()
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, calls)
+	calls, err := procstat.CountSyscalls(g.job.Pid)
+	if errors.Is(err, procstat.ErrNotCounted) {
+		res.Uncounted = err.Error()
+		return nil
 	}
-	before, err := all.read()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, calls.Close()) }()
+	before, err := calls.Read()
 	if err != nil {
 		return err
 	}
@@ -142,27 +137,9 @@ func (g *generator) count(ctx context.Context, res *Result) (err error) {
 	if err := g.pump(ctx, g.job.Count); err != nil {
 		return err
 	}
-	after, err := all.read()
+	after, err := calls.Read()
 	if err == nil && g.ops > ops {
 		res.Counted, res.Syscalls = g.ops-ops, after-before
-	}
-	return err
-}
-
-// counters count the system calls of a server's processes.
-type counters []*procstat.Syscalls
-
-func (c counters) read() (sum int64, err error) {
-	for _, one := range c {
-		n, oneErr := one.Read()
-		sum, err = sum+n, errors.Join(err, oneErr)
-	}
-	return sum, err
-}
-
-func (c counters) close() (err error) {
-	for _, one := range c {
-		err = errors.Join(err, one.Close())
 	}
 	return err
 }
@@ -308,7 +285,7 @@ const silence = 5 * time.Second
 // measure runs the window.
 func (g *generator) measure(ctx context.Context) (Result, error) {
 	g.times.Reset()
-	g.ops, g.bytes, g.max = 0, 0, 0
+	g.ops, g.max = 0, 0
 	cpu, err := g.job.cpu()
 	if err != nil {
 		return Result{}, err
@@ -321,7 +298,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 	}
-	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by(), Received: g.bytes}
+	res := Result{Ops: g.ops, Elapsed: time.Since(begin), Max: g.max, By: g.by()}
 	if used, err := procstat.CPU(os.Getpid()); err == nil {
 		res.Busy = float64(used-own) / float64(res.Elapsed)
 	}
@@ -341,14 +318,9 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 	return res, nil
 }
 
-// cpu returns the CPU time of the server's processes.
+// cpu returns the CPU time of the server's process.
 func (j Job) cpu() (time.Duration, error) {
-	sum, err := procstat.CPU(j.Pid)
-	for _, pid := range j.Others {
-		more, moreErr := procstat.CPU(pid)
-		sum, err = sum+more, errors.Join(err, moreErr)
-	}
-	return sum, err
+	return procstat.CPU(j.Pid)
 }
 
 // pump exchanges messages for d.
@@ -458,7 +430,6 @@ func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	if n > want-c.got {
 		return false, errTooMuch
 	}
-	g.bytes += int64(n)
 	if c.got += n; c.got < want {
 		return false, nil
 	}

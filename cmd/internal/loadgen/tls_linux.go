@@ -50,7 +50,7 @@ func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, er
 	mark(false)
 	after, err := job.cpu()
 	res = Result{
-		Ops: s.Ops, Received: s.Bytes, Elapsed: s.Elapsed, CPU: after - before,
+		Ops: s.Ops, Elapsed: s.Elapsed, CPU: after - before,
 		P50: s.P50, P99: s.P99, Max: s.Max, By: "goroutines",
 	}
 	if s.CPU != nil {

@@ -36,7 +36,6 @@ func netExample(pairs int) *Run {
 				netSeries("ringside-conn", pairs, echoMetrics(1000*conn, 8, 250, 1.5)),
 				netSeries("ringside-plain", pairs, echoMetrics(1000, 8, 250, 2.5)),
 				netSeries("ringside-event", pairs, echoMetrics(1600, 5, 200, 0.25)),
-				netSeries("ringside-event-sqpoll", pairs, echoMetrics(800, 10, 200, 0.01)),
 				netSeries("liburing", pairs, echoMetrics(1500, 5, 200, 0.2)),
 			},
 		}
@@ -93,7 +92,6 @@ func TestNetAdvice(t *testing.T) {
 		"no:  echoed messages, 100 connections, 128 B: 80 % as many", "no difference (within 10 %): requests to a handler, 20 connections, 128 B, sleep 500µs",
 		"unet on io_uring instead of unet with plain calls\nyes: echoed messages, 1 connection, 128 B: 1.50 times as many\n",
 		"unet/event (callbacks) instead of a server in C on liburing\nyes: echoed messages, 1 connection, 128 B: 1.07 times as many\n",
-		"unet/event with SQPOLL instead of unet/event without\nno:  echoed messages, 1 connection, 128 B: 50 % as many, for 2.0 times the CPU time each\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

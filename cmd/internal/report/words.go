@@ -176,8 +176,8 @@ var works = map[string]string{
 	"echo": "echoed messages", "pipeline": "pipelined messages", "stream": "a stream in one direction",
 	"churn": "a connection for each message", "unix": "messages on Unix sockets", "udp": "datagrams", "udp-bulk": "answers of 64 datagrams",
 	"computing": "echoed messages during computation", "dial": "calls of another server",
-	"fasthttp": "requests to fasthttp", "grpc": "gRPC calls", "redis": "requests to redcon", "quic": "QUIC streams",
-	"tls": "messages over TLS", "handlers": "requests to a handler", "files": "files served", "idle": "idle connections",
+	"fasthttp": "requests to fasthttp",
+	"tls":      "messages over TLS", "handlers": "requests to a handler", "idle": "idle connections",
 	"tenants": "commits", "cold": "not cached", "nop": "no-ops", "read": "random reads",
 }
 

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -45,8 +43,8 @@ type NetEnv struct {
 	// Spins returns the number of steps of a handler's work that a processor computes in a
 	// microsecond.
 	Spins func() float64
-	// Apps reports whether this build has the servers and clients of package apps.
-	Apps bool
+	// FastHTTP reports whether this build has fasthttp.
+	FastHTTP bool
 	// Descriptors returns the limit of descriptors per process. Ports returns the limit of
 	// connections to one server. 0 means unknown.
 	Descriptors, Ports func() int
@@ -79,12 +77,6 @@ func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err
 			n.build(ctx, name)
 		}
 	}
-	if n.opts.chosen(nameFiles) {
-		if n.files, err = makeFiles(n.opts); err != nil {
-			return n.run, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(n.files)) }()
-	}
 	n.absent()
 	if err := n.try(ctx, wanted); err != nil {
 		return n.run, err
@@ -108,8 +100,6 @@ type netRun struct {
 	clients map[string]string
 	// spins is the result of Spins, 0 before the first call.
 	spins float64
-	// files is the directory of the served files, or "".
-	files string
 }
 
 // isForeign reports whether an engine is a program that is compiled for the run.
@@ -150,11 +140,8 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 			continue
 		}
 		setup, job := echo.Setup{Engine: name, Pin: n.opts.Pin}, loadgen.Job{Connections: 1, Size: 1, Measure: 5 * time.Millisecond}
-		switch {
-		case slices.Contains(batchEngines, name):
+		if slices.Contains(batchEngines, name) {
 			setup.Network = "udp"
-		case !slices.Contains(netEngines, name):
-			setup.Files, job.HTTP, job.Path = n.files, true, trialFile
 		}
 		s, err := n.env.Round(ctx, setup, n.programs[name], job)
 		if ctx.Err() != nil {
@@ -180,9 +167,7 @@ func (n *netRun) introduce(name string, s echo.Sample) {
 	switch {
 	case isForeign(name):
 		n.peer(n.programs[name].Version())
-	case name == echo.NameNginx:
-		n.peer(s.Reason)
-	case name == echo.NameEvent, name == echo.NameServe && h.Backend == "":
+	case name == echo.NameEvent:
 		h.Backend, h.Reason = s.Backend, s.Reason
 	case s.Reason != "" && s.Backend == "net":
 		n.note("engine %s uses %s: %s", name, s.Backend, s.Reason)
@@ -293,8 +278,8 @@ func (n *netRun) possible(ctx context.Context) []netCell {
 		if reason == "" {
 			reason = n.missingClient(ctx, c)
 		}
-		if w := netWorkloadOf(c.workload); reason == "" && w.app && !n.env.Apps {
-			reason = apps.ErrMissing.Error()
+		if reason == "" && c.workload == nameFastHTTP && !n.env.FastHTTP {
+			reason = echo.ErrNoFastHTTP.Error()
 		}
 		if reason != "" {
 			n.skip(report.Skip{Workload: c.workload, Params: c.params(), Reason: reason})

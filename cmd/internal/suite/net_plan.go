@@ -35,29 +35,24 @@ type NetOptions struct {
 	IdleFor time.Duration
 }
 
-// netEngines are all engines except those that serve only files or datagrams. The first is the baseline.
+// netEngines are all engines except those that serve only datagrams. The first is the baseline.
 var netEngines = []string{
-	echo.NameStd, echo.NameNetpoll, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameParked, echo.NameSQPoll,
-	echo.NameEpoll, echo.NameBlocking, liburing.Name, clone.Gnet, clone.GnetOne, clone.Rio, clone.Monoio,
+	echo.NameStd, echo.NameConn, echo.NamePlain, echo.NameEvent, echo.NameEpoll, echo.NameBlocking,
+	liburing.Name, clone.Gnet, clone.GnetOne, clone.Monoio,
 }
 
 // netKnown are all engines.
-var netKnown = slices.Concat(netEngines, batchEngines, filesEngines[1:])
+var netKnown = slices.Concat(netEngines, batchEngines)
 
 const (
 	maxConnections = 20_000
 	maxMessage     = 1 << 20
-	maxFile        = 1 << 30
 )
 
 // Validate returns an error that names the first option that is not valid.
 func (o NetOptions) Validate() error {
-	longest := maxMessage
-	if len(o.Workloads) == 1 && o.Workloads[0] == nameFiles {
-		longest = maxFile
-	}
 	words := NetWords()
-	if err := cmp.Or(between("connections", o.Connections, 1, maxConnections, 1), between("size", o.Sizes, 1, longest, 1),
+	if err := cmp.Or(between("connections", o.Connections, 1, maxConnections, 1), between("size", o.Sizes, 1, maxMessage, 1),
 		between("procs", o.Procs, 0, 1024, 1), words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
 		return err
 	}
@@ -90,17 +85,6 @@ func (o NetOptions) withDefaults() NetOptions {
 	return o
 }
 
-// Space returns the directory of the served files and their size in bytes, or "" if there are none.
-func (o NetOptions) Space() (dir string, bytes int64) {
-	if !o.chosen(nameFiles) {
-		return "", 0
-	}
-	for _, size := range filesSizes(o) {
-		bytes += int64(size)
-	}
-	return DefaultDir(), bytes
-}
-
 // chosen reports whether the options select the workload.
 func (o NetOptions) chosen(workload string) bool {
 	if len(o.Workloads) > 0 {
@@ -131,8 +115,6 @@ func (o NetOptions) enginesOf(c netCell) []string {
 	w := netWorkloadOf(c.workload)
 	own := w.own
 	switch {
-	case c.workload == nameFiles && o.Full:
-		own = w.all
 	case c.workload != nameEcho:
 	case c.procs == 1:
 		own = usualEngines
@@ -141,7 +123,7 @@ func (o NetOptions) enginesOf(c netCell) []string {
 	case o.Full:
 		own = w.all
 	default:
-		own = slices.DeleteFunc(slices.Clone(w.all), func(e string) bool { return e == echo.NameParked || e == echo.NameEpoll })
+		own = slices.DeleteFunc(slices.Clone(w.all), func(e string) bool { return e == echo.NameEpoll })
 	}
 	return slices.DeleteFunc(o.inOrder(own), func(e string) bool {
 		// A foreign engine needs its sources unless it is named. The blocking engine is left out by

@@ -13,7 +13,6 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
 	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
@@ -44,7 +43,7 @@ func newNetWorld() *netWorld {
 			return "/bin/" + client, "1 of " + client, nil
 		},
 		Spins:       func() float64 { w.asked++; return 100 },
-		Apps:        true,
+		FastHTTP:    true,
 		Descriptors: func() int { return 0 },
 		Ports:       func() int { return 0 },
 		BuildPeer:   func(context.Context, string, string) (NetPeer, error) { return w, nil },
@@ -106,13 +105,13 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	if h := run.Host; h.Pairs != 5 || h.DurationMs != 200 || h.Backend != "b" || !slices.Equal(h.Peers, []string{"liburing 9.9, tcc"}) {
 		t.Errorf("host %+v", h)
 	}
-	if len(w.jobs) != 6*7*5+3*4*5 || w.trials != 7 || w.removed != 1 {
+	if len(w.jobs) != 6*5*5+3*4*5 || w.trials != 5 || w.removed != 1 {
 		t.Fatalf("%d rounds, %d trials, removed %d times", len(w.jobs), w.trials, w.removed)
 	}
 	brief := slices.DeleteFunc(slices.Clone(netEngines), func(e string) bool {
-		return e == echo.NameParked || e == echo.NameEpoll || e == echo.NameBlocking || clone.Is(e)
+		return e == echo.NameEpoll || e == echo.NameBlocking || clone.Is(e)
 	})
-	for i, j := range w.jobs[:6*7*5] {
+	for i, j := range w.jobs[:6*5*5] {
 		if w.setups[i] != (echo.Setup{Engine: inTurn(i, 5, brief...)}) || j.Measure != 200*time.Millisecond || j.Size != 128 || j.Count != 25*time.Millisecond {
 			t.Fatalf("round %d: %+v %+v", i, w.setups[i], j)
 		}
@@ -126,7 +125,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	if !slices.Contains(run.Notes, "no system calls per operation: only root counts") {
 		t.Errorf("notes %q", run.Notes)
 	}
-	if got := m[4].Samples[0].Metrics; got[report.EntersPerOp] != 0.1 || got[report.SyscallsPerOp] != 2.5 || got["cpu_us_per_op"] != 4 || got["ops_per_s"] != 1000 {
+	if got := m[3].Samples[0].Metrics; got[report.EntersPerOp] != 0.1 || got[report.SyscallsPerOp] != 2.5 || got["cpu_us_per_op"] != 4 || got["ops_per_s"] != 1000 {
 		t.Errorf("metrics %v", got)
 	}
 	against := map[string]bool{}
@@ -135,7 +134,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 			against[r.Against] = true
 		}
 	}
-	if !against[echo.NameStd] || !against[liburing.Name] || !against[echo.NameNetpoll] {
+	if !against[echo.NameStd] || !against[liburing.Name] {
 		t.Errorf("event is compared with %v", against)
 	}
 }
@@ -170,14 +169,14 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 		if s.Work == (echo.Work{Spins: 50_000}) || s.Work == (echo.Work{Sleep: 500 * time.Microsecond}) {
 			works++
 		}
-		if s.HTTP == 128 && s.App == "" {
+		if s.HTTP == 128 && !s.Fast {
 			web++
 		}
 	}
 	if ones != 3*3 || works != 4 || web != 12 || w.asked != 1 {
 		t.Errorf("%d servers with one P, %d handlers of 500 µs, %d web servers, spins asked for %d times", ones, works, web, w.asked)
 	}
-	if len(w.clients) != 2*(4+4+4+4+4) || w.clients[0] != (generator.Job{Client: "ab", Path: "/bin/ab", Connections: 10, Measure: 200 * time.Millisecond}) {
+	if len(w.clients) != 2*2*4 || w.clients[0] != (generator.Job{Client: "ab", Path: "/bin/ab", Connections: 10, Measure: 200 * time.Millisecond}) {
 		t.Errorf("clients %+v", w.clients)
 	}
 	if len(w.idle) != 6 || w.idle[0].Window != 10*time.Second || w.idle[5].Window != time.Second || w.idle[5].Connections != 10_000 {
@@ -256,42 +255,20 @@ func TestNetDial(t *testing.T) {
 	}
 }
 
-func TestNetApps(t *testing.T) {
+func TestNetFastHTTP(t *testing.T) {
 	w := newNetWorld()
-	o := NetOptions{Workloads: []string{apps.FastHTTP, apps.GRPC, apps.Redis, apps.QUIC}, Connections: []int{3}, Timing: Timing{Pairs: 1}}
+	o := NetOptions{Workloads: []string{nameFastHTTP}, Connections: []int{3}, Timing: Timing{Pairs: 1}}
 	run, err := Net(t.Context(), o, w.NetEnv)
-	if err != nil || len(run.Cells) != 1+2+2+2 || len(run.Skipped) != 0 || len(w.jobs) != 2 {
+	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 0 || len(w.jobs) != 2 {
 		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)
 	}
-	if s := w.setups[0]; s != (echo.Setup{Engine: echo.NameStd, App: apps.FastHTTP, HTTP: smallMessage}) || !w.jobs[0].HTTP || w.jobs[0].Connections != 3 {
+	if s := w.setups[0]; s != (echo.Setup{Engine: echo.NameStd, Fast: true, HTTP: smallMessage}) || !w.jobs[0].HTTP || w.jobs[0].Connections != 3 {
 		t.Errorf("%+v, %+v", s, w.jobs[0])
 	}
-	const window, warm = 200 * time.Millisecond, 60*time.Millisecond + 3*20*time.Microsecond
-	redis := generator.Job{Client: generator.NameRedis, Path: "/bin/redis-benchmark", Connections: 3, Measure: window}
-	piped := redis
-	redis.Pipeline, piped.Pipeline = 1, 16
-	for i, want := range []struct {
-		setup  echo.Setup
-		driver Driver
-	}{
-		{echo.Setup{App: apps.GRPC}, apps.Job{App: apps.GRPC, Connections: 3, Calls: 1, Warm: warm, Measure: window}},
-		{echo.Setup{App: apps.GRPC}, apps.Job{App: apps.GRPC, Connections: 3, Calls: 16, Warm: warm, Measure: window}},
-		{echo.Setup{App: apps.Redis, HTTP: smallMessage}, redis},
-		{echo.Setup{App: apps.Redis, HTTP: smallMessage}, piped},
-		{echo.Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 3, Calls: 1, Size: smallMessage, Warm: warm, Measure: window}},
-		{echo.Setup{App: apps.QUIC, Network: "udp"}, apps.Job{App: apps.QUIC, Connections: 3, Calls: 1, Size: 1 << 20, Warm: warm, Measure: 5 * window}},
-	} {
-		for k, engine := range socketEngines[:2] {
-			want.setup.Engine = engine
-			if s, d := w.setups[2+2*i+k], w.clients[2*i+k]; s != want.setup || d != want.driver {
-				t.Errorf("%+v, %+v, want %+v", s, d, want)
-			}
-		}
-	}
-	w.Apps = false
+	w.FastHTTP = false
 	run, err = Net(t.Context(), o, w.NetEnv)
-	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 7 || !strings.Contains(run.Skipped[6].Reason, "-tags peers") {
-		t.Errorf("without applications: skipped %v, %v", run.Skipped, err)
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "-tags peers") {
+		t.Errorf("without fasthttp: skipped %v, %v", run.Skipped, err)
 	}
 }
 
@@ -319,18 +296,18 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 
 func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	w := newNetWorld()
-	w.refuses = echo.NameSQPoll
+	w.refuses = echo.NamePlain
 	w.BuildPeer = func(context.Context, string, string) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
 	w.Descriptors = func() int { return 500 }
 	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Timing: Timing{Pairs: 1}}, w.NetEnv)
-	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 5 || w.removed != 0 {
+	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 3 || w.removed != 0 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
 	said := ""
 	for _, s := range run.Skipped {
 		said += s.Engine + ": " + s.Reason + "\n"
 	}
-	for _, want := range []string{"liburing: there is no C compiler", "sqpoll: it broke", "ulimit -Hn 564"} {
+	for _, want := range []string{"liburing: there is no C compiler", "plain: it broke", "ulimit -Hn 564"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}
@@ -346,7 +323,7 @@ func TestNetEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	inner := w.Round
 	w.Round = func(ctx context.Context, e echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
-		if len(w.jobs) == 40 {
+		if len(w.jobs) == 30 {
 			cancel()
 		}
 		return inner(ctx, e, p, j)
@@ -385,7 +362,7 @@ func TestNetValidate(t *testing.T) {
 		{Connections: []int{0}}, {Connections: []int{30_000}}, {Sizes: []int{0}}, {Sizes: []int{2 << 20}},
 		{Engines: []string{"abacus"}}, {Engines: []string{"std", "std"}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 		{Workloads: []string{"sums"}}, {Workloads: []string{"echo", "echo"}}, {Clients: []string{"curl"}}, {Procs: []int{-1}}, {IdleFor: -1},
-		{Workloads: []string{"http"}, Engines: []string{"netpoll"}},
+		{Workloads: []string{"http"}, Engines: []string{"gnet"}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)

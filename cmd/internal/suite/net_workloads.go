@@ -4,11 +4,6 @@ package suite
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -16,7 +11,6 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/apps"
 	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -27,6 +21,8 @@ const (
 	// smallMessage is the default length of a message in bytes.
 	smallMessage = 128
 	largeMessage = 1024
+	// Of answers of at least largeAnswer bytes the generator does not check all.
+	largeAnswer = 256 << 10
 	// An answer of nameBulk is bulkOf datagrams of bulkSize bytes. It fits into a default receive
 	// buffer.
 	nameBulk = "udp-bulk"
@@ -47,9 +43,6 @@ type netWorkload struct {
 	// load generator.
 	set   func(n *netRun, c netCell, s *echo.Setup, j *loadgen.Job)
 	round func(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error)
-	// app is set if a server of another project runs on the engine, which only builds with -tags peers
-	// have.
-	app bool
 	// bytes makes the rate in bytes the result.
 	bytes bool
 }
@@ -62,8 +55,6 @@ var (
 	// batchEngines serve only datagrams.
 	batchEngines = []string{echo.NameXNet, echo.NameBatch}
 	bulkEngines  = []string{echo.NameStd, echo.NameXNet, echo.NameBatch, echo.NameEvent}
-	// filesEngines serve files.
-	filesEngines = []string{echo.NameStd, echo.NameServe, echo.NameServeNet, echo.NameNginx}
 )
 
 // netWorkloads are all workloads, in the order in which they are measured.
@@ -96,7 +87,7 @@ var netWorkloads = []netWorkload{
 		set: func(_ *netRun, c netCell, s *echo.Setup, j *loadgen.Job) {
 			s.Take, s.Give, j.Size, j.Reply = c.size, 1, c.size, 1
 			if c.more["direction"] == "out" {
-				s.Take, s.Give, j.Size, j.Reply, j.Discard = 1, c.size, 1, c.size, c.size >= largeFile
+				s.Take, s.Give, j.Size, j.Reply, j.Discard = 1, c.size, 1, c.size, c.size >= largeAnswer
 			}
 		},
 	},
@@ -109,7 +100,7 @@ var netWorkloads = []netWorkload{
 		set: func(_ *netRun, c netCell, s *echo.Setup, _ *loadgen.Job) { s.Dial = c.size },
 	},
 	{
-		name: "unix", all: append(slices.Clone(streamEngines), echo.NameNetpoll), own: usualEngines, cells: messages("unix", 1, 100),
+		name: "unix", all: streamEngines, own: usualEngines, cells: messages("unix", 1, 100),
 		set: func(_ *netRun, _ netCell, s *echo.Setup, _ *loadgen.Job) { s.Network = "unix" },
 	},
 	{
@@ -131,14 +122,7 @@ var netWorkloads = []netWorkload{
 		set: func(_ *netRun, _ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
 	},
 	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameHTTP), round: httpRound},
-	{name: apps.FastHTTP, app: true, all: socketEngines, own: socketEngines[:2], cells: httpCells(apps.FastHTTP), round: httpRound},
-	{name: apps.GRPC, app: true, all: socketEngines, own: socketEngines[:2], cells: grpcCells, round: appRound},
-	{name: apps.Redis, app: true, all: socketEngines, own: socketEngines[:2], cells: redisCells, round: redisRound},
-	{name: apps.QUIC, app: true, all: socketEngines, own: socketEngines[:2], cells: quicCells, round: appRound},
-	{
-		name: nameFiles, all: append(slices.Clone(filesEngines), echo.NameConn), own: []string{echo.NameStd, echo.NameServe, echo.NameNginx},
-		cells: filesCells, round: filesRound,
-	},
+	{name: nameFastHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameFastHTTP), round: httpRound},
 	{
 		name: nameIdle, all: append(slices.Clone(streamEngines[:4]), liburing.Name), own: usualEngines,
 		cells: func(o NetOptions) []netCell { return o.grid(netCell{workload: nameIdle}, nil, 1000, 10_000) }, round: idleRound,
@@ -323,6 +307,8 @@ func computingRound(ctx context.Context, n *netRun, c netCell, engine string) (r
 
 const (
 	nameHTTP = "http"
+	// nameFastHTTP is the same with a server of fasthttp, which only builds with -tags peers have.
+	nameFastHTTP = "fasthttp"
 	// ownClient is our load generator.
 	ownClient = "own"
 )
@@ -351,10 +337,7 @@ func httpCells(workload string) func(NetOptions) []netCell {
 
 func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	setup := n.setup(c, engine)
-	setup.HTTP = c.size
-	if c.workload != nameHTTP {
-		setup.App = c.workload
-	}
+	setup.HTTP, setup.Fast = c.size, c.workload == nameFastHTTP
 	if c.client == ownClient {
 		job := n.job(c, n.opts.Duration)
 		job.HTTP = true
@@ -365,139 +348,6 @@ func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report
 		Client: c.client, Path: n.clients[c.client], Connections: c.connections, Measure: n.opts.Duration,
 	})
 	return n.echoSample(s), err
-}
-
-// The parameter "messages" is the number of calls that a connection has in flight.
-
-// grpcCells returns calls without a body.
-func grpcCells(o NetOptions) (out []netCell) {
-	for _, messages := range []int{1, 16} {
-		out = append(out, o.grid(netCell{workload: apps.GRPC, more: report.Params{"messages": messages}}, nil, 1, 50)...)
-	}
-	return out
-}
-
-// quicCells returns echoes of streams.
-func quicCells(o NetOptions) []netCell {
-	return o.grid(netCell{workload: apps.QUIC, more: report.Params{"messages": 1}}, []int{smallMessage, 1 << 20}, 1, 16)
-}
-
-// appRound runs a server of package apps with the client of that package.
-func appRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := n.setup(c, engine)
-	setup.App = c.workload
-	if c.workload == apps.QUIC {
-		setup.Network = "udp"
-	}
-	window := n.opts.Duration
-	if c.size >= largeFile {
-		window *= 5
-	}
-	s, err := n.env.Client(ctx, setup, apps.Job{
-		App: c.workload, Connections: c.connections, Calls: c.more["messages"].(int), Size: c.size,
-		Warm: netWarm(c, window), Measure: window,
-	})
-	return n.echoSample(s), err
-}
-
-// redisCells returns requests of a value by redis-benchmark.
-func redisCells(o NetOptions) (out []netCell) {
-	for _, messages := range []int{1, 16} {
-		c := netCell{workload: apps.Redis, client: generator.NameRedis, more: report.Params{"messages": messages}}
-		out = append(out, o.grid(c, []int{smallMessage}, 50, 500)...)
-	}
-	return out
-}
-
-func redisRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := n.setup(c, engine)
-	setup.App, setup.HTTP = c.workload, c.size
-	s, err := n.env.Client(ctx, setup, generator.Job{
-		Client: c.client, Path: n.clients[c.client], Connections: c.connections, Pipeline: c.more["messages"].(int), Measure: n.opts.Duration,
-	})
-	return n.echoSample(s), err
-}
-
-const (
-	nameFiles = "files"
-	// trialFile is the file that engines serve in their trial.
-	trialFile = "/trial.jpg"
-	// For responses of at least largeFile bytes the generator does not check all bytes. Cells with
-	// more than muchAtOnce in flight need a longer window to complete some responses.
-	largeFile  = 256 << 10
-	muchAtOnce = 64 << 20
-	// fullPipe limits the number of bytes requested at once.
-	fullPipe = 4 << 30
-)
-
-// filesCells returns cells of cached files: each length with each number of connections, except
-// where one window is too short to send them all.
-func filesCells(o NetOptions) []netCell {
-	return slices.DeleteFunc(o.grid(netCell{workload: nameFiles}, filesSizes(o), 1, 32, 256), func(c netCell) bool {
-		return len(o.Connections) == 0 && int64(c.connections)*int64(c.size) >= fullPipe
-	})
-}
-
-func filesSizes(o NetOptions) []int {
-	return orOwn(o.Sizes, []int{1 << 10, 16 << 10, 1 << 20, 64 << 20})
-}
-
-// makeFiles creates a directory with a file for each length.
-func makeFiles(o NetOptions) (dir string, err error) {
-	if dir, err = os.MkdirTemp(DefaultDir(), "ringside-files-*"); err != nil {
-		return "", err
-	}
-	names := map[string]int{trialFile: 1}
-	for _, size := range filesSizes(o) {
-		names[fileName(size)] = size
-	}
-	var seed [32]byte
-	for name, size := range names {
-		data := make([]byte, size)
-		_, _ = rand.NewChaCha8(seed).Read(data) // never fails
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
-		}
-	}
-	return dir, nil
-}
-
-// fileName returns a name with a file type that all engines know and do not compress.
-func fileName(size int) string { return fmt.Sprintf("/%d.jpg", size) }
-
-func filesRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	window := n.opts.Duration
-	if int64(c.size)*int64(c.connections) >= muchAtOnce {
-		window *= 5
-	}
-	job := n.job(c, window)
-	job.HTTP, job.Path, job.Discard = true, fileName(c.size), c.size >= largeFile
-	setup := n.setup(c, engine)
-	setup.Files = n.files
-	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
-	if err != nil {
-		return report.Sample{}, err
-	}
-	return n.filesSample(s), nil
-}
-
-// filesSample counts responses by their received bytes. In a window of few responses, those that
-// are partly in the window matter.
-func (n *netRun) filesSample(s echo.Sample) report.Sample {
-	out := n.echoSample(s)
-	if s.Answer == 0 || s.Received == 0 {
-		return out
-	}
-	answers := float64(s.Received) / float64(s.Answer)
-	m := out.Metrics
-	for _, perOp := range []string{measure.CPUUsPerOp, measure.BytesPerOp, measure.AllocsPerOp, measure.NsPerOp} {
-		if v, ok := m[perOp]; ok {
-			m[perOp] = v * float64(s.Ops) / answers
-		}
-	}
-	m[measure.OpsPerS] = answers / s.Elapsed.Seconds()
-	m[measure.MBPerS] = float64(s.Received) / 1e6 / s.Elapsed.Seconds()
-	return out
 }
 
 const nameIdle = "idle"

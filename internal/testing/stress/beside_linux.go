@@ -42,12 +42,3 @@ func (s Settings) Only(row string) {
 		s["without-"+v.name] = 1
 	}
 }
-
-// InFlight returns how many operations the engine and the files have in flight.
-func (w *KernelEnv) InFlight() int {
-	n := w.files.Stats().Reactor.InFlight
-	if w.r != nil {
-		n += w.r.Stats().InFlight
-	}
-	return n
-}

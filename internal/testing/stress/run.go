@@ -3,7 +3,6 @@
 package stress
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"runtime"
@@ -45,14 +44,8 @@ const mostProblems = 10
 // Run runs a scenario to its end, closes the environment, and checks the final files, log
 // and resources. If the scenario hangs, even after [Environment.Mend], Run panics with the
 // stacks of all goroutines.
-func Run(w Environment, s *Scenario) *Report { return RunContext(context.Background(), w, s) }
-
-// RunContext is [Run], but it begins no more steps when the context is done. It
-// returns when the steps in progress have ended and the environment is closed.
-func RunContext(ctx context.Context, w Environment, s *Scenario) *Report {
+func Run(w Environment, s *Scenario) *Report {
 	p := &runner{w: w, s: s, appended: make(map[int]int)}
-	p.stop.Store(ctx.Err() != nil)
-	defer context.AfterFunc(ctx, func() { p.stop.Store(true) })()
 	for i := range FileCount(s) {
 		p.files = append(p.files, NewFileModel(uint64(i+1), BlockCount(s)))
 	}

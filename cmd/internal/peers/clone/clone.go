@@ -21,20 +21,17 @@ import (
 const (
 	Gnet    = "gnet"      // one loop per processor
 	GnetOne = "gnet-loop" // with one loop
-	Rio     = "rio"
 	Monoio  = "monoio"
 )
 
 // Names are all engines of this package.
-var Names = []string{Gnet, GnetOne, Rio, Monoio}
+var Names = []string{Gnet, GnetOne, Monoio}
 
 var (
 	//go:embed talk.go
 	talkSource []byte
 	//go:embed gnet.go
 	gnetSource []byte
-	//go:embed rio.go
-	rioSource []byte
 	//go:embed monoio.rs
 	monoioSource []byte
 )
@@ -51,7 +48,6 @@ type library struct {
 var libraries = map[string]library{
 	Gnet:    {flag: Gnet, source: gnetSource, module: "github.com/panjf2000/gnet/v2", file: "gnet.go"},
 	GnetOne: {flag: Gnet, source: gnetSource, module: "github.com/panjf2000/gnet/v2", file: "gnet.go", args: []string{"one"}},
-	Rio:     {flag: Rio, source: rioSource, module: "github.com/brickingsoft/rio", file: "listen.go"},
 	Monoio:  {flag: Monoio, source: monoioSource, file: "monoio/Cargo.toml"},
 }
 

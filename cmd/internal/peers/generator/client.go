@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package generator runs load generators by others, ab, wrk and redis-benchmark, and parses their
-// output.
+// Package generator runs load generators by others, ab and wrk, and parses their output.
 package generator
 
 import (
@@ -29,15 +28,13 @@ const (
 	NameABKeep = "ab-k"
 	// NameWrk is wrk with one thread.
 	NameWrk = "wrk"
-	// NameRedis is redis-benchmark with one thread, which sends GET.
-	NameRedis = "redis-benchmark"
 )
 
 // ErrMissing is matched by the error of [Find] if a program is not installed.
 var ErrMissing = errors.New("is not installed")
 
 // packages are the programs' Debian packages.
-var packages = map[string]string{NameAB: "apache2-utils", NameWrk: "wrk", NameRedis: "redis-tools"}
+var packages = map[string]string{NameAB: "apache2-utils", NameWrk: "wrk"}
 
 // program returns the name of a client's program.
 func program(client string) string {
@@ -60,11 +57,8 @@ func Find(client string) (string, error) {
 // Version returns the version of a client's program.
 func Version(ctx context.Context, client, path string) (string, error) {
 	option := "-v" // With -v wrk complains about a missing address.
-	switch program(client) {
-	case NameAB:
+	if program(client) == NameAB {
 		option = "-V"
-	case NameRedis:
-		option = "--version"
 	}
 	out, err := exec.CommandContext(ctx, path, option).CombinedOutput()
 	if ctx.Err() != nil {
@@ -87,11 +81,8 @@ type Job struct {
 	// request "/".
 	Addr        string
 	Connections int
-	// Pipeline is the number of requests that redis-benchmark sends at once. 0 means 1.
-	Pipeline int
 	// Measure is the duration. ab and wrk accept only whole seconds, so it is rounded up. If Requests is
-	// not 0, ab makes that many requests instead. redis-benchmark accepts only a number of requests; it
-	// makes as many as a usual server answers in that time.
+	// not 0, ab makes that many requests instead.
 	Measure  time.Duration
 	Requests int
 }
@@ -104,11 +95,8 @@ func (j Job) Window() time.Duration {
 // Run runs the client. Failed requests are an error. When ctx ends the client is killed, and the
 // error matches that of the context.
 func (j Job) Run(ctx context.Context) (loadgen.Result, error) {
-	switch program(j.Client) {
-	case NameAB:
+	if program(j.Client) == NameAB {
 		return j.ab(ctx)
-	case NameRedis:
-		return j.redis(ctx)
 	}
 	return j.wrk(ctx)
 }

@@ -74,34 +74,6 @@ func TestParseWrk(t *testing.T) {
 	}
 }
 
-const redisSaid = `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
-"GET","80000.00","0.300","0.088","0.287","0.415","0.719","3.231"
-`
-
-func TestParseRedis(t *testing.T) {
-	res, err := parseRedis("WARNING: Could not fetch server CONFIG\n"+redisSaid, 16000)
-	if err != nil || res.Ops != 16000 || res.Elapsed != 200*time.Millisecond ||
-		res.P50 != 287*time.Microsecond || res.P99 != 719*time.Microsecond || res.Max != 3231*time.Microsecond {
-		t.Errorf("%+v, %v", res, err)
-	}
-	for wrong, says := range map[string]string{
-		"": "unreadable",
-		strings.Replace(redisSaid, "GET", "SET", 1):       "unreadable",
-		strings.Replace(redisSaid, "80000.00", "0.00", 1): "no request",
-		strings.Replace(redisSaid, "0.287", "NaN", 1):     "NaN",
-		strings.Replace(redisSaid, "3.231", "-1", 1):      "-1",
-	} {
-		if _, err := parseRedis(wrong, 16000); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", wrong, err)
-		}
-	}
-	j := Job{Client: NameRedis, Connections: 50, Pipeline: 16, Measure: 200 * time.Millisecond, Addr: "127.0.0.1:1"}
-	args, err := j.redisArgs()
-	if got := strings.Join(args, " "); err != nil || got != "-h 127.0.0.1 -p 1 -c 50 -P 16 -n 100000 -t get --csv" {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 func TestArguments(t *testing.T) {
 	j := Job{Client: NameAB, Connections: 7, Measure: 1100 * time.Millisecond, Addr: "127.0.0.1:1"}
 	args := j.abArgs("f")
