@@ -404,6 +404,9 @@ func powerCuts(t *testing.T, seed uint64) {
 			if c.data > 0 && left == 0 {
 				f.written = rng.IntN(c.data + 1)
 			}
+			if c.op == "mark write" { // inside a sector: all of it or nothing
+				f.written -= f.written % c.data
+			}
 			return f
 		}
 		a, err := tryMem(s, o)

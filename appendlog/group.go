@@ -315,7 +315,7 @@ func (l *Log) seal(next segment) error {
 		}
 	}
 	if l.seg.version > 1 {
-		if err := l.before.end(l.file, l.off, next.index, next.firstSeq, 0); err != nil {
+		if err := l.before.end(l.file, l.off, next.index, next.firstSeq); err != nil {
 			return err
 		}
 	}

@@ -65,10 +65,12 @@ type Options struct {
 	Ahead int
 	// AcceptLoss makes Open continue a log from which durable records are missing,
 	// because segments are missing, truncated or damaged. Without it Open returns a
-	// *CorruptError and changes nothing. Recovery.Lost lists the places. Open adds a seal
-	// to the end of damaged files and changes nothing else in them. New records go into a
-	// new segment. The number of a lost record is not used again. Later calls of Open
-	// accept the same loss without this option.
+	// *CorruptError and changes nothing. With it Open reads the whole log.
+	// Recovery.Lost lists the places. Open adds a list of the losses and a seal to the
+	// end of damaged files and changes nothing else in them, so every intact record can
+	// still be read, also those of a batch that lost a part. New records go into a new
+	// segment. The number of a lost record is not used again. Later calls of Open accept
+	// the same losses, and no others, without this option.
 	AcceptLoss bool
 	// OnRotate, if not nil, is called with each segment that was sealed, by the goroutine
 	// whose call sealed it, before that call returns. No lock is held, so OnRotate may
@@ -186,6 +188,10 @@ func Open(dir string, o Options) (*Log, error) {
 	}
 	st, err := openDirStore(dir, o.Perm)
 	if err != nil {
+		return nil, err
+	}
+	if err := st.lockOld(o.Prefix + lockSuffix); err != nil {
+		st.Close()
 		return nil, err
 	}
 	return openLog(st, o)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
@@ -88,24 +89,24 @@ var damages = []struct {
 	{"last byte of the log cut", `truncate -s -1 "$S3"`, "the log ends before records that were durable", []int{1, 29}, 1, false},
 	{"last records cut", `truncate -s -100 "$S3"`, "the log ends before records that were durable", []int{1, 27}, 3, false},
 	{"last segment cut to its header", `truncate -s 64 "$S3"`, "the log ends before records that were durable", []int{1, 20}, 10, false},
-	{"last segment emptied", `truncate -s 0 "$S3"`, "the segment is shorter than its header", []int{1, 20}, 0, false},
+	{"last segment emptied", `truncate -s 0 "$S3"`, "the segment is shorter than its header", []int{1, 20}, 10, false},
 	{"last record zeroed", `dd if=/dev/zero of="$S3" bs=1 seek=$(($(stat -c %s "$S3" 2>/dev/null || stat -f %z "$S3") - 40)) count=40 conv=notrunc`,
 		"the log ends before records that were durable", []int{1, 29}, 1, false},
 	{"cut and filled with zeros", `n=$(stat -c %s "$S3" 2>/dev/null || stat -f %z "$S3"); truncate -s -100 "$S3"; truncate -s $n "$S3"`,
 		"the log ends before records that were durable", []int{1, 27}, 3, false},
-	{"a record of the last segment overwritten", `dd if=/dev/urandom of="$S3" bs=1 seek=200 count=8 conv=notrunc`, "checksum", []int{1, 23, 25, 30}, 0, false},
-	{"header of the last segment overwritten", `dd if=/dev/urandom of="$S3" bs=64 count=1 conv=notrunc`, "not a segment", []int{1, 20}, 0, false},
+	{"a record of the last segment overwritten", `dd if=/dev/urandom of="$S3" bs=1 seek=200 count=8 conv=notrunc`, "checksum", []int{1, 23, 25, 30}, 1, false},
+	{"header of the last segment overwritten", `dd if=/dev/urandom of="$S3" bs=64 count=1 conv=notrunc`, "not a segment", []int{1, 20}, 10, false},
 	{"header in the middle overwritten", `dd if=/dev/urandom of="$S2" bs=64 count=1 conv=notrunc`, "not a segment", []int{1, 30}, 0, false},
 	{"segment in the middle cut", `truncate -s -200 "$S2"`, "the segment ends before the next one begins", []int{1, 16, 21, 30}, 4, false},
 	{"seal of the segment in the middle cut", `truncate -s -1 "$S2"`, "", []int{1, 30}, 0, false},
-	{"segment in the middle emptied", `: >"$S2"`, "the segment is shorter than its header", []int{1, 10, 21, 30}, 0, false},
+	{"segment in the middle emptied", `: >"$S2"`, "the segment is shorter than its header", []int{1, 10, 21, 30}, 10, false},
 	{"a record in the middle overwritten", `dd if=/dev/urandom of="$S2" bs=1 seek=200 count=8 conv=notrunc`, "checksum", nil, 0, true},
 	{"first segment renamed", `mv "$S1" "$D/old"`, "segment 1 is missing before it", []int{11, 30}, 0, false},
 	{"last segment renamed on", `mv "$S3" "$S4"`, "segment 3 is missing before it", []int{1, 30}, 0, false},
 	{"two segments swapped", `mv "$S1" "$D/x"; mv "$S2" "$S1"; mv "$D/x" "$S2"`, "the segment has another number than its file name", []int{11, 30}, 0, false},
-	{"segment copied over the next", `cp "$S2" "$S3"`, "the segment has another number than its file name", []int{1, 20}, 0, false},
-	{"segment of another log", `cp -a "$OTHER"/*2.seg "$D"`, "the segment belongs to another log", []int{1, 10, 21, 30}, 0, false},
-	{"last segment of another log", `cp -a "$OTHER"/*3.seg "$D"`, "the segment belongs to another log", []int{1, 20}, 0, false},
+	{"segment copied over the next", `cp "$S2" "$S3"`, "the segment has another number than its file name", []int{1, 20}, 10, false},
+	{"segment of another log", `cp -a "$OTHER"/*2.seg "$D"`, "the segment belongs to another log", []int{1, 10, 21, 30}, 10, false},
+	{"last segment of another log", `cp -a "$OTHER"/*3.seg "$D"`, "the segment belongs to another log", []int{1, 20}, 10, false},
 	{"mark of another log", `cp -a "$OTHER/end" "$D"`, "the segment belongs to another log", nil, 0, false},
 	{"whole log copied", `cp -a "$D" "$D.copy"; rm -r "$D"; mv "$D.copy" "$D"`, "", []int{1, 30}, 0, false},
 	{"copied, and the original cut", `cp -a "$D" "$D.copy"; truncate -s 70 "$S3"; rm -r "$D"; mv "$D.copy" "$D"`, "", []int{1, 30}, 0, false},
@@ -602,4 +603,34 @@ func TestLockIsNotInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, l)
+}
+
+// TestLockOfOldVersion opens a log beside a process of v0.1.0, which locks one file only.
+func TestLockOfOldVersion(t *testing.T) {
+	dir := t.TempDir()
+	old, err := os.OpenFile(filepath.Join(dir, "p-"+lockSuffix), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if ok, err := sys.TryLock(old); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := Open(dir, Options{Prefix: "p-"}); !errors.Is(err, ErrInUse) {
+		t.Fatalf("Open beside v0.1.0: %v", err)
+	}
+	if err := sys.Unlock(old); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(dir, Options{Prefix: "p-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := sys.TryLock(old); ok || err != nil {
+		t.Errorf("v0.1.0 may open the log that is open: %v, %v", ok, err)
+	}
+	mustClose(t, l)
+	if ok, err := sys.TryLock(old); !ok || err != nil {
+		t.Errorf("after Close: %v, %v", ok, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"time"
 )
 
 // The end mark is a file beside the segments. It records how far the log is durable. It
@@ -17,8 +18,9 @@ import (
 const (
 	markSuffix = "end"
 	markMagic  = "RSAPMARK"
-	// markSlots slots are written in turn, so that a reader, or a torn write, finds
-	// one of them whole.
+	// markSlots slots are written in turn, so that a reader finds one of them whole. Both
+	// are written when the file is created, and the file gets its name afterwards. So a
+	// slot that is not whole was damaged.
 	markSlots    = 2
 	markSlotSize = 512
 	markSize     = 80
@@ -63,33 +65,75 @@ func decodeMark(b []byte) (m endMark, ok bool) {
 	m.end.Segment = binary.LittleEndian.Uint64(b[40:])
 	m.end.Offset = int64(binary.LittleEndian.Uint64(b[48:]))
 	m.end.Seq = binary.LittleEndian.Uint64(b[56:])
-	return m, m.log != 0 && m.end.Seq != 0
+	return m, m.log != 0 && m.end.Seq-1 < maxSeq && m.end.Segment < maxIndex
 }
 
-// readMark returns the newer slot of a mark file. It returns false if no slot is whole.
-func readMark(f segmentFile) (m endMark, ok bool, err error) {
-	b := make([]byte, markSlots*markSlotSize)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && err != io.EOF {
-		return m, false, err
+// markState is what a mark file proves.
+type markState int
+
+const (
+	markGone markState = iota // there is no file
+	markBad                   // no slot is whole
+	markHalf                  // one slot is damaged: it may have been the newer one
+	markWhole
+)
+
+// flaw returns why a mark does not prove how far the log was durable, "" if it does.
+func (s markState) flaw() string {
+	return [...]string{noMark, noMark, halfMark, ""}[s]
+}
+
+// readMark returns the newer slot of a mark file that another process may write meanwhile.
+func readMark(f segmentFile) (m endMark, state markState, err error) {
+	const tries = 3 // a read beside a write may find half of a slot
+	for i := range tries {
+		if i > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		b := make([]byte, markSlots*markSlotSize)
+		n, err := f.ReadAt(b, 0)
+		if err != nil && err != io.EOF {
+			return m, markBad, err
+		}
+		if m, state = decodeSlots(b[:n]); state == markWhole {
+			break
+		}
 	}
+	return m, state, nil
+}
+
+// decodeSlots returns the newer slot of the content of a mark file.
+func decodeSlots(b []byte) (m endMark, state markState) {
+	state = markBad
+	whole := 0
 	for i := range markSlots {
-		if at := i * markSlotSize; at < n {
-			if s, whole := decodeMark(b[at:n]); whole && (!ok || s.gen > m.gen) {
-				m, ok = s, true
+		if at := i * markSlotSize; at < len(b) {
+			if s, ok := decodeMark(b[at:]); ok && s.gen%markSlots == uint64(i) {
+				whole++
+				if s.gen > m.gen {
+					m = s
+				}
 			}
 		}
 	}
-	return m, ok, nil
+	switch {
+	case whole == markSlots:
+		state = markWhole
+	case whole > 0 && m.gen == 1 && zero(b[:markSlotSize]):
+		state = markWhole // earlier versions wrote one slot at first
+	case whole > 0:
+		state = markHalf
+	}
+	return m, state
 }
 
 // findMark reads the mark of a log without opening the log.
-func findMark(st segmentStore, prefix string) (m endMark, ok bool, err error) {
+func findMark(st segmentStore, prefix string) (m endMark, state markState, err error) {
 	f, err := st.Open(prefix+markSuffix, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, false, nil
+		return m, markGone, nil
 	} else if err != nil {
-		return m, false, err
+		return m, markGone, err
 	}
 	defer f.Close()
 	return readMark(f)
@@ -101,41 +145,56 @@ type markFile struct {
 	store segmentStore
 	name  string
 	file  segmentFile // nil until it is opened or created
+	state markState
 	endMark
 	buf [markSize]byte
 }
 
-// open opens and locks the mark. If there is none, it creates it if create is set, and
-// otherwise does nothing.
-func (m *markFile) open(create bool) (found bool, err error) {
+// open opens and locks the mark, if there is one.
+func (m *markFile) open() (err error) {
 	if m.file == nil {
 		m.file, err = m.store.Open(m.name, true)
-		if errors.Is(err, fs.ErrNotExist) && create {
-			m.file, err = m.store.Create(m.name)
-		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
+			m.file, m.state = nil, markGone
+			return nil
 		} else if err != nil {
-			return false, err
+			m.file = nil
+			return err
 		}
 		if err := lock(m.file, m.store.Path(m.name)); err != nil {
-			return false, err
+			return err
 		}
 	}
-	m.endMark, found, err = readMark(m.file)
-	return found, err
+	m.endMark, m.state, err = readMark(m.file)
+	return err
 }
 
-// ensure creates the file when there is none; save fills it.
-func (m *markFile) ensure() error {
-	if m.file != nil {
-		return nil
+// create replaces the file by a new one with both slots written, and locks it. A mark
+// under its name is whole, so one that is not was damaged. The caller holds mu or is Open.
+func (m *markFile) create() error {
+	b := make([]byte, markSlots*markSlotSize)
+	for range markSlots {
+		m.gen++
+		m.encode(b[m.gen%markSlots*markSlotSize:])
 	}
-	f, err := m.store.Create(m.name)
+	if err := writeNew(m.store, m.name+newSuffix, b); err != nil {
+		return err
+	}
+	if m.file != nil {
+		m.file.Close()
+		m.file = nil
+	}
+	if err := m.store.Rename(m.name+newSuffix, m.name); err != nil {
+		return err
+	}
+	if err := m.store.Sync(); err != nil {
+		return err
+	}
+	f, err := m.store.Open(m.name, true)
 	if err != nil {
 		return err
 	}
-	m.file = f
+	m.file, m.state = f, markWhole
 	return lock(f, m.store.Path(m.name))
 }
 
@@ -145,7 +204,9 @@ func (m *markFile) advance(end Position) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end = end
-	_ = m.write()
+	if m.file != nil { // nil after a failed create, which ended Trim only
+		_ = m.write()
+	}
 }
 
 // write writes the mark to the next slot. The caller holds mu.
@@ -155,34 +216,19 @@ func (m *markFile) write() error {
 	return writeFull(m.file, m.buf[:], int64(m.gen%markSlots)*markSlotSize)
 }
 
-// save changes the mark and makes it durable. If the mark was deleted meanwhile, save
+// save changes the mark and makes it durable. If the mark was deleted or damaged, save
 // creates it again.
 func (m *markFile) save(change func(*endMark)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(&m.endMark)
-	if m.file.Check() != nil {
-		f, err := m.store.Create(m.name)
-		if err != nil {
-			return err
-		}
-		m.file.Close()
-		m.file = f
-		if err := lock(f, m.store.Path(m.name)); err != nil {
-			return err
-		}
+	if m.file == nil || m.state != markWhole || m.file.Check() != nil {
+		return m.create()
 	}
-	size, err := m.file.Size()
-	if err == nil {
-		err = m.write()
+	if err := m.write(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = m.file.Sync(true)
-	}
-	if err == nil && size < markSize { // it is new
-		err = m.store.Sync()
-	}
-	return err
+	return m.file.Sync(true)
 }
 
 func (m *markFile) close() error {

@@ -67,73 +67,97 @@ func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 
 func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		// While a Log is open, the order matters. The end in the first mark and the
-		// beginning in the second are valid for the list that is read in between.
-		before, marked, err := findMark(st, o.Prefix)
+		c, err := takeCensus(st, o.Prefix)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		segs, _, err := listSegments(st, o.Prefix)
-		if err != nil {
-			yield(Record{}, err)
-			return
+		r := logReader{store: st, yield: yield, salvage: o.Salvage, mark: &c.before}
+		if c.state != markWhole {
+			r.mark = nil
 		}
-		after, found, err := findMark(st, o.Prefix)
-		if err != nil {
-			yield(Record{}, err)
-			return
+		for _, g := range c.gaps {
+			if r.salvage && g.after >= 0 {
+				continue // found again in its place
+			}
+			if !r.yield(Record{}, &g.CorruptError) || !r.salvage {
+				return
+			}
 		}
-		r := logReader{store: st, yield: yield, salvage: o.Salvage}
-		if !r.compare(segs, &after, found) || !r.run(segs, o.From, nil) {
-			return
+		if r.run(c.segs, o.From, nil) {
+			r.missing(&c, o.Prefix)
 		}
-		if !marked {
-			before = endMark{}
-		}
-		r.missing(segs, before.end, found, o.Prefix)
 	}
 }
 
-// compare checks the list of segments against the mark and yields the differences. It
-// reports false when the iteration is over.
-func (r *logReader) compare(segs []segment, m *endMark, found bool) bool {
-	if len(segs) == 0 {
-		return true
+// census is what a reader finds of a log, which may change meanwhile.
+type census struct {
+	before endMark // read before the segments were listed
+	state  markState
+	segs   []segment
+	gaps   []gap // between the segments
+}
+
+// takeCensus reads the mark and the segments of a log. A list that is read while segments
+// are created and removed may lack some of them, so a gap counts if it is found twice.
+func takeCensus(st segmentStore, prefix string) (c census, err error) {
+	const tries = 10
+	var last string
+	for range tries {
+		if c, err = listOnce(st, prefix); err != nil || len(c.gaps) == 0 || c.gaps[0].Error() == last {
+			return c, err
+		}
+		last = c.gaps[0].Error()
 	}
-	for i := range segs {
-		if g := &segs[i]; found && g.log != 0 && g.log != m.log {
+	return c, nil
+}
+
+// listOnce is takeCensus without the repetition. The order matters. The end in the first
+// mark and the beginning in the second are valid for the list that is read in between.
+func listOnce(st segmentStore, prefix string) (c census, err error) {
+	if c.before, c.state, err = findMark(st, prefix); err != nil {
+		return c, err
+	}
+	if c.segs, _, err = listSegments(st, prefix); err != nil {
+		return c, err
+	}
+	after, state, err := findMark(st, prefix)
+	if err != nil || len(c.segs) == 0 {
+		return c, err
+	}
+	if c.state == markGone && state != markGone {
+		c.before, c.state = endMark{}, state // the log is new
+	}
+	for i := range c.segs {
+		if g := &c.segs[i]; state >= markHalf && g.log != 0 && g.log != after.log {
 			g.disown()
 		}
 	}
-	for _, g := range checkSegments(r.store, segs, m.first) {
-		if r.salvage && g.after >= 0 {
-			continue // found again in its place
-		}
-		if !r.yield(Record{}, &g.CorruptError) || !r.salvage {
-			return false
-		}
-	}
-	return true
+	c.gaps = checkSegments(st, c.segs, after.first)
+	return c, nil
 }
 
 // missing yields an error if durable records are missing at the end of the log.
-func (r *logReader) missing(segs []segment, end Position, found bool, prefix string) {
+func (r *logReader) missing(c *census, prefix string) {
+	end := c.before.end
 	e := &CorruptError{Path: r.store.Path(prefix + markSuffix), At: end}
-	if len(segs) == 0 {
-		if e.Reason = "all segments are missing"; end.Segment > 0 {
-			r.yield(Record{}, e)
+	if len(c.segs) == 0 {
+		if e.Reason = "all segments are missing"; c.state == markBad || c.state == markHalf {
+			e.Reason += "; " + c.state.flaw()
+		} else if end.Segment == 0 {
+			return
 		}
+		r.yield(Record{}, e)
 		return
 	}
-	g := &segs[len(segs)-1]
+	g := &c.segs[len(c.segs)-1]
 	switch {
 	case r.seq < end.Seq:
 		e.Path, e.At = r.store.Path(g.name), Position{Segment: g.index, Offset: g.size, Seq: r.seq}
 		e.Reason, e.Lost = endsEarly, end.Seq-r.seq
-	case !found && g.log != 0:
-		e.At, e.Reason = Position{Segment: g.index, Seq: r.seq}, noMark
-	case g.sealed && g.version > 1 && !r.exists(segmentName(prefix, g.index+1)):
+	case c.state != markWhole && (g.version != 1 || c.state != markGone):
+		e.At, e.Reason = Position{Segment: g.index, Seq: r.seq}, c.state.flaw()
+	case g.sealed && g.version > 1 && r.lacks(g.index+1, prefix):
 		e.Path, e.At = r.store.Path(g.name), Position{Segment: g.index, Offset: g.size, Seq: r.seq}
 		e.Reason = fmt.Sprintf(noNext, g.index+1)
 	default:
@@ -142,12 +166,17 @@ func (r *logReader) missing(segs []segment, end Position, found bool, prefix str
 	r.yield(Record{}, e)
 }
 
-func (r *logReader) exists(name string) bool {
-	f, err := r.store.Open(name, false)
+// lacks reports whether a segment is missing that Trim did not remove.
+func (r *logReader) lacks(index uint64, prefix string) bool {
+	f, err := r.store.Open(segmentName(prefix, index), false)
 	if err == nil {
 		f.Close()
 	}
-	return !errors.Is(err, fs.ErrNotExist)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	m, _, err := findMark(r.store, prefix)
+	return err == nil && m.first <= index
 }
 
 // logReader yields the records of successive segments.
@@ -155,8 +184,11 @@ type logReader struct {
 	store   segmentStore
 	yield   func(Record, error) bool
 	salvage bool
-	seq     uint64 // of the next record, 0 when unknown
-	skip    bool   // the damage in this segment was accepted: it is stepped over without an error
+	mark    *endMark   // how far records are known to be durable, nil if that is not known
+	seq     uint64     // of the next record, 0 when unknown
+	skip    bool       // all damage in this segment was accepted, as earlier versions noted it
+	known   []loss     // accepted in this segment, from where the reading is on
+	lost    func(loss) // is called by a reading with salvage; may be nil
 	scan    scanner
 }
 
@@ -211,55 +243,68 @@ func (r *logReader) segment(g segment, off int64, next *segment, end *Position) 
 		r.yield(Record{}, err)
 		return false
 	}
-	r.skip = !r.salvage && g.accepted(next)
+	accepted := !r.salvage && g.accepted(next)
+	r.skip, r.known = accepted && g.seal.flags&sealListed == 0, nil
+	if g.sealed && (accepted || r.salvage) {
+		r.known = g.losses
+	}
 	switch {
 	case g.bad != "":
-		if !r.damage(g, 0, g.bad, 0) {
+		if !accepted && !r.damage(g, 0, g.bad, 0) {
 			return false
 		}
 		if g.foreign {
-			r.seq = limit.seq
+			r.pass(loss{off: segmentHeaderSize, next: limit.off, from: r.seq, to: limit.seq})
 			return true
 		}
-		r.scan.reseed()
+		if err := r.scan.reseed(); err != nil {
+			r.yield(Record{}, err)
+			return false
+		}
 	case r.seq == 0:
 		r.seq = g.firstSeq
 	}
 	return r.records(g, off, limit)
 }
 
-// bound is the end of a segment's records: an offset, or the number of the first record
+// bound is the end of a segment's records: an offset, and the number of the first record
 // of the next segment.
 type bound struct {
-	off int64
-	seq uint64 // 0: the offset counts
+	off  int64
+	seq  uint64 // 0: the offset counts
+	last bool   // there is no next segment
 }
 
 // limit returns the bound of a segment.
 func (r *logReader) limit(g segment, next *segment, end *Position) (bound, error) {
+	size := r.scan.size
 	switch {
-	case next != nil && g.sealed:
-		return bound{off: r.scan.size - sealSize, seq: next.firstSeq}, nil
 	case next != nil:
-		return bound{off: r.scan.size, seq: next.firstSeq}, nil
+		return bound{off: g.content(size), seq: g.nextSeq(next)}, nil
 	case end != nil:
-		return bound{off: end.Offset}, nil
-	case g.bad != "":
-		return bound{off: r.scan.size}, nil
+		return bound{off: end.Offset, last: true}, nil
+	case g.bad != "" || r.salvage && r.mark == nil:
+		return bound{off: size, last: true}, nil
 	}
 	t, err := r.scan.scanTail(g.firstSeq)
 	if err != nil {
 		return bound{}, err
 	}
-	if t.damaged { // the end lies behind the damage
-		return bound{off: r.scan.size}, nil
+	if t.damaged || r.salvage && r.mark.end.Seq > t.seq { // the end lies behind the damage
+		return bound{off: size, last: true}, nil
 	}
-	return bound{off: t.end}, nil
+	return bound{off: t.end, last: true}, nil
 }
 
 // records yields what lies between off and the limit.
 func (r *logReader) records(g segment, off int64, limit bound) bool {
 	for off < limit.off && (limit.seq == 0 || r.seq < limit.seq) {
+		if d, ok := r.accepted(off); ok {
+			if off = d.next; !r.again(g, d) {
+				return false
+			}
+			continue
+		}
 		e, reason, err := r.scan.record(off)
 		if err != nil {
 			r.yield(Record{}, err)
@@ -268,6 +313,8 @@ func (r *logReader) records(g segment, off int64, limit bound) bool {
 		switch {
 		case reason == "" && e.next > limit.off:
 			reason = badLength
+		case reason == "" && limit.seq != 0 && e.seq >= limit.seq:
+			reason = badSeq
 		case reason == "" && r.seq != 0 && e.seq != r.seq:
 			reason = badSeq
 			e.next = off // the reading may continue with this record
@@ -287,12 +334,47 @@ func (r *logReader) records(g segment, off int64, limit bound) bool {
 		}
 		off = e.next
 	}
-	if limit.seq != 0 && r.seq < limit.seq { // the file is too short
+	for limit.seq != 0 && r.seq < limit.seq { // the file is too short
+		if d, ok := r.accepted(off); ok {
+			if !r.again(g, d) {
+				return false
+			}
+			continue
+		}
 		ok := r.damage(g, off, missing, limit.seq-r.seq)
-		r.seq = limit.seq
+		r.pass(loss{off: off, next: off, from: r.seq, to: limit.seq})
 		return ok
 	}
 	return true
+}
+
+// accepted returns the accepted loss that begins at an offset, and steps over it.
+func (r *logReader) accepted(off int64) (d loss, ok bool) {
+	for len(r.known) > 0 && r.known[0].off < off {
+		r.known = r.known[1:]
+	}
+	if len(r.known) == 0 || r.known[0].off != off {
+		return d, false
+	}
+	d = r.known[0]
+	r.known = r.known[1:]
+	r.pass(d)
+	return d, true
+}
+
+// again yields an accepted loss if the reading is one with Salvage.
+func (r *logReader) again(g segment, d loss) bool {
+	return !r.salvage || d.next == d.off && d.from == 0 || r.damage(g, d.off, accepted, lostIn([]loss{d}))
+}
+
+// pass steps over a loss.
+func (r *logReader) pass(d loss) {
+	if r.lost != nil {
+		r.lost(d)
+	}
+	if d.to != 0 {
+		r.seq = d.to
+	}
 }
 
 // step yields damage and returns the offset at which to continue, -1 to end the
@@ -306,27 +388,20 @@ func (r *logReader) step(g segment, off, next int64, reason string, limit bound)
 	if err != nil {
 		return -1, err
 	}
-	ok = ok && e.off < limit.off
-	if !ok && limit.seq == 0 { // the end, torn or zero
-		return limit.off, nil
+	d := loss{off: off, next: limit.off, from: r.seq, to: limit.seq}
+	if ok = ok && e.next <= limit.off && (limit.seq == 0 || e.seq < limit.seq); ok {
+		d.next, d.to = e.off, e.seq
 	}
-	resumed, lost := limit.off, uint64(0)
-	if ok {
-		resumed = e.off
-		lost = e.seq - r.seq
-	} else if limit.seq != 0 {
-		lost = limit.seq - r.seq
+	lost := uint64(0)
+	if d.from != 0 && d.to > d.from {
+		lost = d.to - d.from
 	}
-	if r.seq == 0 {
-		lost = 0
-	}
-	if !r.damage(g, off, reason, lost) {
+	// Without a record behind it, it is the end of the log, torn or zero.
+	if (d.to != 0 || !limit.last) && !r.damage(g, off, reason, lost) {
 		return -1, nil
 	}
-	if r.seq += lost; r.seq == 0 && ok {
-		r.seq = e.seq
-	}
-	return resumed, nil
+	r.pass(d)
+	return d.next, nil
 }
 
 // damage yields a CorruptError, unless the loss was accepted; false ends the

@@ -5,6 +5,7 @@ package appendlog
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 )
 
 // The on-disk format, version 2; docs/appendlog.md describes it in words. Version 1
@@ -18,6 +19,10 @@ const (
 	// lengthMore is set in a record's length when the batch continues with the next
 	// record.
 	lengthMore = 1 << 31
+	// maxSeq and maxIndex are higher than the numbers of every record and segment, and
+	// leave room for all that follow.
+	maxSeq   = 1 << 62
+	maxIndex = 1 << 62
 	// maxSegmentSize keeps offsets, and the distances in record headers, well
 	// inside 32 bits, in which the checksum binds a record to its place.
 	maxSegmentSize = 1 << 30
@@ -68,6 +73,8 @@ func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string)
 	case binary.LittleEndian.Uint32(b[8:])-1 >= segmentVersion,
 		binary.LittleEndian.Uint32(b[12:]) != segmentHeaderSize:
 		return h, 0, "a format version that this program does not know"
+	case binary.LittleEndian.Uint64(b[24:]) > maxSeq:
+		return h, 0, "the segment begins with a number that no record has"
 	}
 	h.version = binary.LittleEndian.Uint32(b[8:])
 	h.index = binary.LittleEndian.Uint64(b[16:])
@@ -83,9 +90,15 @@ func decodeSegmentHeader(b []byte) (h segmentHeader, seed uint32, reason string)
 const (
 	sealMagic = "RSAPSEAL"
 	sealSize  = 64
-	// sealAccepted is set if durable records after the seal are missing and
+	// sealAccepted is set if durable records of the segment, or behind it, are missing and
 	// Options.AcceptLoss accepted that.
 	sealAccepted = 1
+	// sealListed is set if a list of what was accepted precedes the seal. Without it, as
+	// in logs of earlier versions, all damage of the segment counts as accepted.
+	sealListed = 2
+
+	lossSize  = 24 // of an entry of the list
+	lossesEnd = 8  // size of its trailer: the number of entries, and a checksum
 )
 
 // seal is the last 64 bytes of a complete segment. It is written after the next segment
@@ -132,6 +145,55 @@ func decodeSeal(b []byte, off int64) (s seal, ok bool) {
 	return s, int64(s.offset) == off
 }
 
+// loss is a place in a segment where records are missing, and from which reading
+// continues.
+type loss struct {
+	off, next int64  // no record begins between them
+	from, to  uint64 // the numbers of the missing records; to is 0 if it is unknown
+}
+
+// encodeLosses returns the list that precedes the seal of a segment with accepted losses.
+func encodeLosses(losses []loss, seed uint32) []byte {
+	b := make([]byte, 0, lossesSize(len(losses)))
+	for _, d := range losses {
+		b = binary.LittleEndian.AppendUint32(b, uint32(d.off))
+		b = binary.LittleEndian.AppendUint32(b, uint32(d.next))
+		b = binary.LittleEndian.AppendUint64(b, d.from)
+		b = binary.LittleEndian.AppendUint64(b, d.to)
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(losses)))
+	return binary.LittleEndian.AppendUint32(b, crc32.Update(seed, castagnoli, b))
+}
+
+func lossesSize(n int) int64 { return int64(n)*lossSize + lossesEnd }
+
+// decodeLosses decodes the list that ends at an offset of a segment. It returns false if
+// the list is damaged.
+func decodeLosses(f io.ReaderAt, end int64, seed uint32) (losses []loss, ok bool, err error) {
+	b := make([]byte, lossesEnd)
+	if n, err := f.ReadAt(b, end-lossesEnd); n < len(b) {
+		return nil, false, err
+	}
+	size := lossesSize(int(binary.LittleEndian.Uint32(b)))
+	if end-size < segmentHeaderSize {
+		return nil, false, nil
+	}
+	b = make([]byte, size)
+	if n, err := f.ReadAt(b, end-size); n < len(b) {
+		return nil, false, err
+	}
+	if crc32.Update(seed, castagnoli, b[:size-4]) != binary.LittleEndian.Uint32(b[size-4:]) {
+		return nil, false, nil
+	}
+	for b := b[:size-lossesEnd]; len(b) > 0; b = b[lossSize:] {
+		losses = append(losses, loss{
+			off: int64(binary.LittleEndian.Uint32(b)), next: int64(binary.LittleEndian.Uint32(b[4:])),
+			from: binary.LittleEndian.Uint64(b[8:]), to: binary.LittleEndian.Uint64(b[16:]),
+		})
+	}
+	return losses, true, nil
+}
+
 // recordHeader precedes every payload.
 type recordHeader struct {
 	length int    // of the payload
@@ -170,7 +232,7 @@ func (h *recordHeader) put(b []byte, seed uint32, off int64) {
 func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok bool) {
 	// Numbers begin at 1, so zeros are rejected without a checksum.
 	h.seq = binary.LittleEndian.Uint64(b[4:])
-	if h.seq == 0 || crc32.Update(place(seed, off), castagnoli, b[:20]) != binary.LittleEndian.Uint32(b[20:]) {
+	if h.seq-1 >= maxSeq || crc32.Update(place(seed, off), castagnoli, b[:20]) != binary.LittleEndian.Uint32(b[20:]) {
 		return h, false
 	}
 	length := binary.LittleEndian.Uint32(b)

@@ -3,9 +3,11 @@
 package appendlog
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // CorruptError reports damage that an interrupted write cannot have caused: acknowledged
@@ -53,25 +55,20 @@ type Recovery struct {
 	Lost []CorruptError
 }
 
-// gap is a place where durable records are missing.
-type gap struct {
-	CorruptError
-	// after is the index of the segment that is sealed when the loss is accepted, -1 if
-	// the loss lies before all segments.
-	after int
-	at    int64 // where it is sealed
-}
-
 // recovered holds what Open finds in a log before it changes anything.
 type recovered struct {
 	segs    []segment
-	found   bool // the mark
 	gaps    []gap
-	reseal  map[int]int64 // segments that are complete and lack their seal: where it belongs
-	tail    tail          // of the last segment
-	scan    scanner       // of the last segment
-	nextSeq uint64        // number of the next record
-	broken  bool          // the last segment takes no more records
+	losses  map[int][]loss // of the segments whose losses are to be accepted
+	reseal  map[int]int64  // segments that are complete and lack their seal: where it belongs
+	tail    tail           // of the last segment
+	scan    scanner        // of the last segment
+	nextSeq uint64         // number of the next record
+	broken  bool           // the last segment takes no more records
+	// unproven is set if the mark does not show how far the log was durable, and which
+	// numbers were used.
+	unproven bool
+	readSeq  uint64 // number behind the last record that can be read; after survey
 }
 
 // recover finds the end of the log, makes it whole and opens it for writing.
@@ -86,6 +83,11 @@ func (l *Log) recover() error {
 	}
 	if len(r.gaps) > 0 && !l.opts.AcceptLoss {
 		return fmt.Errorf("%w; set Options.AcceptLoss to continue without the lost records", &r.gaps[0].CorruptError)
+	}
+	if l.opts.AcceptLoss {
+		if err := l.survey(r); err != nil {
+			return err
+		}
 	}
 	for _, name := range unfinished {
 		if err := l.store.Remove(name); err != nil {
@@ -108,6 +110,9 @@ func (l *Log) recover() error {
 		return err
 	}
 	l.recovery.Segments = len(l.segments)
+	for i := range r.gaps {
+		l.recovery.Lost = append(l.recovery.Lost, r.gaps[i].CorruptError)
+	}
 	return nil
 }
 
@@ -115,8 +120,8 @@ func (l *Log) recover() error {
 func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 	const tries = 10 // another process may open and close the log meanwhile
 	for range tries {
-		r = &recovered{reseal: map[int]int64{}}
-		if r.found, err = l.mark.open(false); err != nil {
+		r = &recovered{losses: map[int][]loss{}, reseal: map[int]int64{}}
+		if err = l.mark.open(); err != nil {
 			return nil, nil, err
 		}
 		if r.segs, unfinished, err = listSegments(l.store, l.opts.Prefix); err != nil {
@@ -127,8 +132,9 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 			if l.file, err = l.store.Open(name, true); err == nil {
 				err = lock(l.file, l.store.Path(name))
 			}
-		} else {
-			r.found, err = l.mark.open(true)
+		} else if l.mark.state == markGone { // a new log has a mark before it has a segment
+			l.mark.endMark = endMark{log: newLogID(), end: Position{Seq: 1}}
+			err = l.mark.create()
 		}
 		if err != nil {
 			return nil, nil, err
@@ -149,6 +155,9 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 	}
 	return nil, nil, l.pathError("lock", ErrInUse)
 }
+
+// newLogID returns a random ID.
+func newLogID() uint64 { return rand.Uint64() | 1 }
 
 // unchanged reports whether the log is still as claim found it.
 func (l *Log) unchanged(r *recovered) (bool, error) {
@@ -171,14 +180,15 @@ func (l *Log) unchanged(r *recovered) (bool, error) {
 // inspect finds the gaps and the end of the log. It changes nothing.
 func (l *Log) inspect(r *recovered) error {
 	n := len(r.segs)
+	l.inspectMark(r)
+	r.nextSeq = max(l.mark.end.Seq, 1)
 	if n == 0 {
-		if r.found && l.mark.end.Segment > 0 {
-			r.lose(-1, 0, CorruptError{Path: l.store.Path(l.opts.Prefix), At: l.mark.end, Reason: "all segments are missing"})
-		}
-		r.nextSeq = max(l.mark.end.Seq, 1)
 		return nil
 	}
-	l.inspectMark(r)
+	if g := &r.segs[n-1]; g.index > maxIndex {
+		return &CorruptError{Path: l.store.Path(g.name), At: Position{Segment: g.index, Seq: g.firstSeq},
+			Reason: "no segment has so high a number; give the file its name back, or move it away"}
+	}
 	r.gaps = append(r.gaps, checkSegments(l.store, r.segs, l.mark.first)...)
 	for i := range n - 1 {
 		if err := l.inspectUnsealed(r, i); err != nil {
@@ -191,69 +201,38 @@ func (l *Log) inspect(r *recovered) error {
 }
 
 // lose notes a gap.
-func (r *recovered) lose(after int, at int64, e CorruptError) {
-	r.gaps = append(r.gaps, gap{CorruptError: e, after: after, at: at})
+func (r *recovered) lose(after int, e CorruptError) {
+	r.gaps = append(r.gaps, gap{CorruptError: e, after: after})
 }
 
-// inspectMark checks that there is a mark and that it belongs to the segments.
+// inspectMark checks that there is a mark, that it is whole and that it belongs to the
+// segments.
 func (l *Log) inspectMark(r *recovered) {
-	id := uint64(0)
+	id, old, at := uint64(0), false, l.mark.end
 	for _, g := range r.segs {
 		if g.log != 0 {
 			id = g.log
 		}
+		old = old || g.version == 1
 	}
-	at := Position{Segment: r.segs[0].index, Seq: r.segs[0].firstSeq}
-	switch {
-	case !r.found && id != 0:
-		r.lose(-1, 0, CorruptError{Path: l.store.Path(l.mark.name), At: at,
-			Reason: noMark})
-		l.mark.log = id
-	case !r.found:
-		l.mark.log = rand.Uint64() | 1
+	if len(r.segs) > 0 {
+		at = Position{Segment: r.segs[0].index, Seq: r.segs[0].firstSeq}
+	} else if l.mark.end.Segment > 0 {
+		r.lose(-1, CorruptError{Path: l.store.Path(l.opts.Prefix), At: at, Reason: "all segments are missing"})
+	}
+	withoutMark := old && id == 0 && l.mark.state == markGone // a log of version 1
+	if flaw := l.mark.state.flaw(); flaw != "" && !withoutMark {
+		r.unproven = true
+		r.lose(-1, CorruptError{Path: l.store.Path(l.mark.name), At: at, Reason: flaw})
+	}
+	if l.mark.state < markHalf {
+		l.mark.log = cmp.Or(id, newLogID())
 	}
 	for i := range r.segs {
 		if g := &r.segs[i]; g.log != 0 && g.log != l.mark.log {
 			g.disown()
 		}
 	}
-}
-
-// checkSegments returns the gaps between segments. It reads nothing.
-func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
-	add := func(after int, g *segment, lost uint64, reason string, args ...any) {
-		at := int64(0)
-		if after >= 0 {
-			at = segs[after].size
-		}
-		gaps = append(gaps, gap{after: after, at: at, CorruptError: CorruptError{Path: st.Path(g.name),
-			At: Position{Segment: g.index, Seq: g.firstSeq}, Reason: fmt.Sprintf(reason, args...), Lost: lost}})
-	}
-	if g := &segs[0]; g.index > first && first != 0 {
-		add(-1, g, 0, "segment %d is missing before it", first)
-	}
-	for i := range segs {
-		g, next := &segs[i], (*segment)(nil)
-		if i+1 < len(segs) {
-			next = &segs[i+1]
-		}
-		switch {
-		case g.accepted(next):
-		case g.bad != "":
-			add(i, g, 0, "%s", g.bad)
-		case next == nil:
-		case next.index != g.index+1:
-			lost := uint64(0)
-			if g.sealed && next.firstSeq > g.seal.nextSeq {
-				lost = next.firstSeq - g.seal.nextSeq
-			}
-			add(i, next, lost, "segment %d is missing before it", g.index+1)
-		case next.bad != "":
-		case next.firstSeq < g.firstSeq, g.sealed && g.version > 1 && g.seal.nextSeq != next.firstSeq:
-			add(i, next, 0, "%s", badSeq)
-		}
-	}
-	return gaps
 }
 
 // inspectUnsealed reads a segment that has no seal although another segment follows. Such
@@ -287,7 +266,7 @@ func (l *Log) inspectUnsealed(r *recovered, i int) error {
 	case next.firstSeq > t.seq:
 		e.Lost = next.firstSeq - t.seq
 	}
-	r.lose(i, g.size, e)
+	r.lose(i, e)
 	return nil
 }
 
@@ -295,7 +274,6 @@ func (l *Log) inspectUnsealed(r *recovered, i int) error {
 func (l *Log) inspectLast(r *recovered) error {
 	i := len(r.segs) - 1
 	g, m := &r.segs[i], &l.mark
-	r.nextSeq = m.end.Seq
 	path := l.store.Path(g.name)
 	r.scan = scanner{f: l.file, seed: g.seed, size: g.size}
 	if g.bad != "" || g.sealed && g.version > 1 {
@@ -306,7 +284,7 @@ func (l *Log) inspectLast(r *recovered) error {
 			if m.end.Seq > g.seal.nextSeq {
 				e.Lost = m.end.Seq - g.seal.nextSeq
 			}
-			r.lose(i, g.size, e)
+			r.lose(i, e)
 		}
 		return nil
 	}
@@ -319,18 +297,124 @@ func (l *Log) inspectLast(r *recovered) error {
 	switch {
 	case t.damaged:
 		e.Reason = t.reason
-	case r.found && m.end.Seq > t.seq:
+	case m.end.Seq > t.seq:
 		e.Reason, e.Lost = endsEarly, m.end.Seq-t.seq
 		if m.end.Segment > g.index {
 			e.Reason = fmt.Sprintf(noNext, g.index+1)
 		}
+	case r.unproven:
+		r.broken = true // no record gets a number that a lost one may have had
+		if t.dropped == 0 {
+			return nil
+		}
+		e.Reason = t.reason // these bytes may be durable records
 	default:
 		r.nextSeq = t.seq
 		return nil
 	}
 	r.broken = true
-	r.lose(i, g.size, e)
+	r.lose(i, e)
 	return nil
+}
+
+// survey reads all segments and finds what has to be accepted: the losses of each segment
+// that has damage or precedes a gap. It changes nothing.
+func (l *Log) survey(r *recovered) error {
+	var damage []CorruptError
+	var failure error
+	rd := logReader{store: l.store, salvage: true}
+	at := 0 // the segment that is read
+	rd.lost = func(d loss) { r.losses[at] = append(r.losses[at], d) }
+	rd.yield = func(rec Record, err error) bool {
+		if d, ok := err.(*CorruptError); ok {
+			damage = append(damage, *d)
+		} else if failure = err; err == nil && rec.Offset == segmentHeaderSize && r.segs[at].bad != "" && len(r.losses[at]) == 0 {
+			rd.lost(loss{off: rec.Offset, next: rec.Offset, to: rec.Seq}) // no header states the number
+		}
+		return failure == nil
+	}
+	for last := len(r.segs) - 1; at <= last; at++ {
+		if at == last && !r.broken {
+			break
+		}
+		g, next := &r.segs[at], (*segment)(nil)
+		if at < last {
+			next = &r.segs[at+1]
+		}
+		damage = damage[:0]
+		if at == 0 {
+			rd.seq = g.firstSeq
+		}
+		if !rd.segment(*g, segmentHeaderSize, next, nil) {
+			return failure
+		}
+		g.seed = rd.scan.seed
+		r.judge(at, next, damage)
+	}
+	r.readSeq = rd.seq
+	slices.SortStableFunc(r.gaps, func(a, b gap) int { return a.after - b.after })
+	return nil
+}
+
+// judge compares the damage in a segment with what was accepted before, and with the gap
+// behind it.
+func (r *recovered) judge(i int, next *segment, damage []CorruptError) {
+	var known []loss
+	if g := &r.segs[i]; g.accepted(next) {
+		if known = g.losses; g.seal.flags&sealListed == 0 {
+			delete(r.losses, i)
+			return
+		}
+	}
+	isKnown := func(d loss) bool {
+		return slices.ContainsFunc(known, func(k loss) bool { return k.off == d.off && k.next == d.next && k.to == d.to })
+	}
+	fresh := slices.DeleteFunc(slices.Clone(r.losses[i]), isKnown)
+	if r.setLost(i, fresh) {
+		return
+	}
+	if known != nil && len(fresh) == 0 || len(damage) == 0 {
+		if next != nil { // begin needs those of the last segment
+			delete(r.losses, i)
+		}
+		return
+	}
+	for _, e := range damage {
+		old := slices.ContainsFunc(known, func(k loss) bool { return k.off == e.At.Offset || e.At.Offset == 0 })
+		if !old || slices.ContainsFunc(fresh, func(d loss) bool { return d.off == e.At.Offset }) {
+			r.gaps = append(r.gaps, gap{after: i, CorruptError: e})
+		}
+	}
+}
+
+// setLost sets the number of lost records of the gap behind a segment. It returns false if
+// there is no gap.
+func (r *recovered) setLost(after int, losses []loss) (found bool) {
+	unknown := slices.ContainsFunc(losses, func(d loss) bool { return d.from == 0 || d.to == 0 })
+	for i := range r.gaps {
+		g := &r.gaps[i]
+		switch {
+		case g.after != after:
+		case found:
+			g.Lost = 0 // the first one has all
+		default:
+			found = true
+			if n := lostIn(losses); !unknown || n > g.Lost {
+				g.Lost = n
+			}
+		}
+	}
+	return found
+}
+
+// lostIn returns the number of lost records, as far as it is known.
+func lostIn(losses []loss) (n uint64) {
+	for _, d := range losses {
+		if d.from != 0 && d.to > d.from {
+			n += d.to - d.from
+		}
+	}
+	return n
 }
 
 // settle makes the seals durable by which losses were accepted. A process that was killed
@@ -355,53 +439,60 @@ func (l *Log) settle(segs []segment) error {
 	return nil
 }
 
-// repair writes the missing seals of interrupted rotations. For each accepted gap it adds
-// a seal to the segment before the gap and changes nothing else in it.
+// repair writes the missing seals of interrupted rotations. It adds a list of the accepted
+// losses and a seal to each segment that has some, and changes nothing else in it.
 func (l *Log) repair(r *recovered) error {
 	for i, at := range r.reseal {
-		if err := l.sealAs(&r.segs[i], at, r.segs[i+1].index, r.segs[i+1].firstSeq, 0); err != nil {
+		if err := l.finishSegment(&r.segs[i], at, r.segs[i+1]); err != nil {
 			return err
 		}
 	}
-	for _, g := range r.gaps {
-		l.recovery.Lost = append(l.recovery.Lost, g.CorruptError)
-		if g.after < 0 || g.after == len(r.segs)-1 {
-			continue // saveMark notes the first kind, begin seals the second
+	for i, last := 0, -1; i < len(r.gaps); i++ {
+		after := r.gaps[i].after
+		if after == last || after < 0 || after == len(r.segs)-1 {
+			continue // saveMark notes the first kind, begin seals the last segment
 		}
-		next := &r.segs[g.after+1]
-		if err := l.sealAs(&r.segs[g.after], g.at, next.index, next.firstSeq, sealAccepted); err != nil {
+		last = after
+		g, losses := &r.segs[after], r.losses[after]
+		if g.sealed { // the reading must step over the old seal
+			losses = append(losses, loss{off: g.content(g.size), next: g.size})
+		}
+		if err := l.accept(g, losses, &r.segs[after+1]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sealAs seals a segment that is not the current one.
-func (l *Log) sealAs(g *segment, at int64, nextIndex, nextSeq uint64, flags uint32) error {
+// finishSegment cuts a complete segment behind its last record and seals it.
+func (l *Log) finishSegment(g *segment, at int64, next segment) error {
 	f, err := l.store.Open(g.name, true)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	at = max(segmentHeaderSize, (at+recordAlign-1)&^(recordAlign-1))
-	if flags == 0 {
-		err = f.Truncate(at)
+	if err := f.Truncate(at); err != nil {
+		return err
 	}
+	return g.end(f, at, next.index, next.firstSeq)
+}
+
+// accept notes in a segment which losses were accepted.
+func (l *Log) accept(g *segment, losses []loss, next *segment) error {
+	f, err := l.store.Open(g.name, true)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	if g.log == 0 || g.foreign {
 		g.log = l.mark.log // of the seal
 	}
-	if err == nil {
-		err = g.end(f, at, nextIndex, nextSeq, flags)
-	}
-	return err
+	return g.accept(f, losses, next)
 }
 
 // resume continues behind the last record, in its segment or in a new one.
 func (l *Log) resume(r *recovered) error {
 	n := len(r.segs)
-	if l.mark.log == 0 {
-		l.mark.log = rand.Uint64() | 1
-	}
 	if n == 0 || r.broken {
 		return l.begin(r)
 	}
@@ -413,9 +504,6 @@ func (l *Log) resume(r *recovered) error {
 	l.segments = r.segs
 	l.recovery.Records, l.recovery.Dropped, l.recovery.Reason = r.tail.records, r.tail.dropped, r.tail.reason
 	l.recovery.End = l.end
-	if err := l.mark.ensure(); err != nil {
-		return err
-	}
 	if err := l.saveMark(); err != nil || g.version > 1 {
 		return err
 	}
@@ -429,10 +517,6 @@ func (l *Log) begin(r *recovered) error {
 		index = max(index, r.segs[n-1].index)
 		if g := &r.segs[n-1]; g.sealed {
 			index = max(index, g.seal.nextIndex)
-		}
-	} else if index == 0 { // so that a mark is there before any segment
-		if err := l.mark.save(func(m *endMark) { m.clean, m.first, m.end = false, 0, Position{Seq: 1} }); err != nil {
-			return err
 		}
 	}
 	seq, err := l.freeSeq(r)
@@ -448,23 +532,39 @@ func (l *Log) begin(r *recovered) error {
 	}
 	l.file = f
 	if n := len(r.segs); n > 0 {
-		if err := l.sealAs(&r.segs[n-1], r.segs[n-1].size, g.index, g.firstSeq, sealAccepted); err != nil {
+		if err := l.accept(&r.segs[n-1], r.lossesAtEnd(seq), &g); err != nil {
 			return err
 		}
 	}
 	l.start(g, segmentHeaderSize, g.firstSeq)
 	l.segments = append(r.segs, g)
 	l.recovery.End = l.end
-	if err := l.mark.ensure(); err != nil {
-		return err
-	}
 	return l.saveMark()
+}
+
+// lossesAtEnd returns the losses of the last segment. seq is the number of the first
+// record of the segment that is to follow.
+func (r *recovered) lossesAtEnd(seq uint64) []loss {
+	i := len(r.segs) - 1
+	losses := r.losses[i]
+	from := r.readSeq
+	if r.unproven {
+		from = 0
+	}
+	if n := len(losses); n > 0 && losses[n-1].to == 0 {
+		losses[n-1].from, losses[n-1].to = from, seq
+	} else if from != seq {
+		at := max(r.segs[i].size, segmentHeaderSize)
+		losses = append(losses, loss{off: at, next: at, from: from, to: seq})
+	}
+	r.setLost(i, losses)
+	return losses
 }
 
 // freeSeq returns a number that no record has had. It is higher than every number that
 // can be read, also with Salvage, and than every number in the mark.
 func (l *Log) freeSeq(r *recovered) (uint64, error) {
-	seq := max(r.nextSeq, 1)
+	seq := max(r.nextSeq, r.readSeq, 1)
 	for i := range r.segs {
 		g := &r.segs[i]
 		if seq = max(seq, g.firstSeq); g.sealed {
@@ -479,14 +579,20 @@ func (l *Log) freeSeq(r *recovered) (uint64, error) {
 		}
 		s := scanner{f: f, seed: g.seed, size: g.size}
 		if g.bad != "" {
-			s.reseed()
+			err = s.reseed()
 		}
-		highest, err := s.highest(segmentHeaderSize)
+		highest := uint64(0)
+		if err == nil {
+			highest, err = s.highest(segmentHeaderSize)
+		}
 		f.Close()
 		if err != nil {
 			return 0, err
 		}
 		seq = max(seq, highest+1)
+	}
+	if r.unproven { // no log has appended a record in each microsecond
+		seq = max(seq, uint64(time.Now().UnixMicro()))
 	}
 	return seq, nil
 }

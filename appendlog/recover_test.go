@@ -73,13 +73,16 @@ func (s *memStore) only(t testing.TB) *memFile {
 func (s *memStore) stale(t testing.TB) {
 	t.Helper()
 	f := s.live[markSuffix]
-	m, ok, err := readMark(f)
-	if !ok || err != nil {
-		t.Fatalf("the mark: %v, %v", ok, err)
+	m, state, err := readMark(f)
+	if state != markWhole || err != nil {
+		t.Fatalf("the mark: %v, %v", state, err)
 	}
 	m.clean, m.end = false, Position{Segment: m.first, Offset: segmentHeaderSize, Seq: 1}
-	b := make([]byte, markSlotSize)
-	m.encode(b)
+	b := make([]byte, markSlots*markSlotSize)
+	for range markSlots {
+		m.encode(b[m.gen%markSlots*markSlotSize:])
+		m.gen++
+	}
 	s.add(markSuffix, b)
 }
 

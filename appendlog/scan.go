@@ -35,9 +35,11 @@ const (
 	badBatch   = "a batch without its end"
 	missing    = "the segment ends before the next one begins"
 	endsEarly  = "the log ends before records that were durable"
+	accepted   = "a loss that was accepted"
 	noNext     = "segment %d is missing behind it"
 	noSeal     = "the segment has no seal and the next one no valid header, so that nothing shows whether records are gone"
 	noMark     = "the end mark is missing or damaged, so that nothing shows whether records are gone"
+	halfMark   = "a half of the end mark is damaged, so that nothing shows whether the last records are gone"
 )
 
 // view returns n bytes of the file at off. Bytes that were cut off meanwhile read as
@@ -124,13 +126,15 @@ func (s *scanner) resume(off int64, seq uint64) (entry, bool, error) {
 
 // reseed chooses between two seeds for a segment with a damaged header: the checksum in
 // the header, and the checksum computed from the header.
-func (s *scanner) reseed() {
+func (s *scanner) reseed() error {
 	if _, ok, err := s.resume(segmentHeaderSize, 1); ok || err != nil {
-		return
+		return err
 	}
-	if b, err := s.view(0, int(min(60, s.size))); err == nil {
+	b, err := s.view(0, int(min(60, s.size)))
+	if err == nil {
 		s.seed = checksum(b)
 	}
+	return err
 }
 
 // highest returns the highest number of a record at or after off, 0 when there is
@@ -141,7 +145,7 @@ func (s *scanner) highest(off int64) (seq uint64, err error) {
 		if err != nil {
 			return seq, err
 		}
-		if reason == "" {
+		if reason != badHeader {
 			seq = max(seq, e.seq)
 		}
 		off = e.next

@@ -66,7 +66,8 @@ type segment struct {
 	bad      string // why the header is not valid
 	foreign  bool   // the segment is one of another log
 	sealed   bool
-	seal     seal // valid when sealed
+	seal     seal   // valid when sealed
+	losses   []loss // what the seal lists as accepted, in the order of the file
 }
 
 // disown marks a segment of another log. Its numbers mean nothing in this one.
@@ -74,11 +75,33 @@ func (g *segment) disown() {
 	g.bad, g.foreign, g.firstSeq = "the segment belongs to another log", true, 0
 }
 
-// accepted reports whether Options.AcceptLoss accepted that records are missing between
-// g and the next segment.
+// accepted reports whether Options.AcceptLoss accepted losses in g, or between g and the
+// next segment. A header that was damaged later was not accepted.
 func (g *segment) accepted(next *segment) bool {
 	return g.sealed && g.seal.flags&sealAccepted != 0 && next != nil &&
-		g.seal.nextIndex == next.index && (g.seal.nextSeq == next.firstSeq || next.firstSeq == 0)
+		g.seal.nextIndex == next.index && (g.seal.nextSeq == next.firstSeq || next.firstSeq == 0) &&
+		(g.bad == "" || g.foreign || g.seal.firstSeq == 0)
+}
+
+// nextSeq returns the number of the first record of the next segment, 0 if neither its
+// header nor the seal of g shows it.
+func (g *segment) nextSeq(next *segment) uint64 {
+	if next.firstSeq == 0 && g.sealed && !g.foreign && g.seal.nextIndex == next.index {
+		return g.seal.nextSeq
+	}
+	return next.firstSeq
+}
+
+// content returns where the records of a segment end at the latest, and its seal, if it
+// has one, begins.
+func (g *segment) content(size int64) int64 {
+	switch {
+	case !g.sealed:
+		return size
+	case g.seal.flags&sealListed != 0:
+		return size - sealSize - lossesSize(len(g.losses))
+	}
+	return size - sealSize
 }
 
 // listSegments returns the segments of a log in order, their headers read, and
@@ -175,6 +198,10 @@ func (g *segment) readSeal(f segmentFile) error {
 		if n == len(b) {
 			g.seal, g.sealed = decodeSeal(b, at)
 			g.sealed = g.sealed && g.seal.index == g.index
+			if g.sealed && g.seal.flags&sealListed != 0 {
+				g.losses, g.sealed, err = decodeLosses(f, at, g.seal.seed)
+				return err
+			}
 			return nil
 		}
 		if err != io.EOF || size == last {
@@ -182,6 +209,47 @@ func (g *segment) readSeal(f segmentFile) error {
 		}
 		// A Log that seals the segment has just cut off its zeros.
 	}
+}
+
+// gap is a place where durable records are missing.
+type gap struct {
+	CorruptError
+	// after is the index of the segment that is sealed when the loss is accepted, -1 if
+	// the loss lies before all segments.
+	after int
+}
+
+// checkSegments returns the gaps between segments. It reads nothing.
+func checkSegments(st segmentStore, segs []segment, first uint64) (gaps []gap) {
+	add := func(after int, g *segment, lost uint64, reason string, args ...any) {
+		gaps = append(gaps, gap{after: after, CorruptError: CorruptError{Path: st.Path(g.name),
+			At: Position{Segment: g.index, Seq: g.firstSeq}, Reason: fmt.Sprintf(reason, args...), Lost: lost}})
+	}
+	if g := &segs[0]; g.index > first && first != 0 {
+		add(-1, g, 0, "segment %d is missing before it", first)
+	}
+	for i := range segs {
+		g, next := &segs[i], (*segment)(nil)
+		if i+1 < len(segs) {
+			next = &segs[i+1]
+		}
+		switch {
+		case g.accepted(next):
+		case g.bad != "":
+			add(i, g, 0, "%s", g.bad)
+		case next == nil:
+		case next.index != g.index+1:
+			lost := uint64(0)
+			if g.sealed && next.firstSeq > g.seal.nextSeq {
+				lost = next.firstSeq - g.seal.nextSeq
+			}
+			add(i, next, lost, "segment %d is missing before it", g.index+1)
+		case next.bad != "":
+		case next.firstSeq < g.firstSeq, g.sealed && g.version > 1 && g.seal.nextSeq != next.firstSeq:
+			add(i, next, 0, "%s", badSeq)
+		}
+	}
+	return gaps
 }
 
 // createSegment creates a segment, makes it and its directory entry durable, and locks
@@ -210,33 +278,37 @@ func createSegment(st segmentStore, prefix string, index, firstSeq, log uint64) 
 	return g, f, nil
 }
 
-// writeNew writes a file durably and closes it, because some systems cannot rename an
-// open file.
-func writeNew(st segmentStore, name string, b []byte) error {
-	f, err := st.Create(name)
-	if err != nil {
-		return err
-	}
-	err = writeFull(f, b, 0)
-	if err == nil {
-		err = f.Sync(true)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// end writes a segment's seal and makes it durable.
-func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64, flags uint32) error {
-	g.seal = seal{flags: flags, offset: uint32(off), log: g.log, index: g.index, firstSeq: g.firstSeq,
+// end writes a segment's seal at an offset and makes it durable.
+func (g *segment) end(f segmentFile, off int64, nextIndex, nextSeq uint64) error {
+	g.seal = seal{offset: uint32(off), log: g.log, index: g.index, firstSeq: g.firstSeq,
 		nextIndex: nextIndex, nextSeq: nextSeq, seed: g.seed}
 	g.sealed, g.size = true, off+sealSize
 	return g.writeSeal(f)
 }
 
+// accept writes a list of accepted losses and a seal behind everything that the segment
+// has, and makes them durable.
+func (g *segment) accept(f segmentFile, losses []loss, next *segment) error {
+	at := max(segmentHeaderSize, (g.size+recordAlign-1)&^(recordAlign-1))
+	if n := len(losses); n > 0 && losses[n-1].next >= g.size {
+		losses[n-1].next = at
+	}
+	g.losses = losses
+	at += lossesSize(len(losses))
+	g.seal = seal{flags: sealAccepted | sealListed, offset: uint32(at), log: g.log, index: g.index, firstSeq: g.firstSeq,
+		nextIndex: next.index, nextSeq: g.nextSeq(next), seed: g.seed}
+	g.sealed, g.size = true, at+sealSize
+	return g.writeSeal(f)
+}
+
+// writeSeal writes the seal, after the list of losses if there is one.
 func (g *segment) writeSeal(f segmentFile) error {
-	if err := writeFull(f, g.seal.encode(), int64(g.seal.offset)); err != nil {
+	b, at := g.seal.encode(), int64(g.seal.offset)
+	if g.seal.flags&sealListed != 0 {
+		b = append(encodeLosses(g.losses, g.seal.seed), b...)
+		at -= lossesSize(len(g.losses))
+	}
+	if err := writeFull(f, b, at); err != nil {
 		return err
 	}
 	return f.Sync(false)

@@ -75,6 +75,21 @@ type dirStore struct {
 	root   *os.Root
 	handle *os.File // of the directory
 	fd     int      // of the handle
+	old    segmentFile
+}
+
+// lockSuffix is the end of the name of the file that v0.1.0 locks. It knows no other lock.
+const lockSuffix = "lock"
+
+// lockOld locks the file that v0.1.0 locks, until Close. Deleting the file does no harm
+// beside other programs, which lock the log's own files.
+func (s *dirStore) lockOld(name string) error {
+	f, err := s.open(name, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	s.old = f
+	return lock(f, s.Path(name))
 }
 
 // openDirStore opens a directory.
@@ -198,6 +213,9 @@ func (s *dirStore) Sync() error                  { return syncEntries(s.handle) 
 func (s *dirStore) Path(name string) string      { return filepath.Join(s.dir, name) }
 
 func (s *dirStore) Close() error {
+	if s.old != nil {
+		s.old.Close()
+	}
 	if s.handle != nil {
 		s.handle.Close()
 	}
@@ -275,6 +293,23 @@ func writeFull(f segmentFile, p []byte, off int64) error {
 	n, err := f.WriteAt(p, off)
 	if err == nil && n < len(p) {
 		err = fmt.Errorf("appendlog: wrote %d of %d bytes: %w", n, len(p), io.ErrShortWrite)
+	}
+	return err
+}
+
+// writeNew writes a file durably and closes it, because some systems cannot rename an
+// open file.
+func writeNew(st segmentStore, name string, b []byte) error {
+	f, err := st.Create(name)
+	if err != nil {
+		return err
+	}
+	err = writeFull(f, b, 0)
+	if err == nil {
+		err = f.Sync(true)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
 	}
 	return err
 }
