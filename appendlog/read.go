@@ -102,12 +102,12 @@ type census struct {
 // are created and removed may lack some of them, so a gap counts if it is found twice.
 func takeCensus(st segmentStore, prefix string) (c census, err error) {
 	const tries = 10
-	var last string
+	var last gap
 	for range tries {
-		if c, err = listOnce(st, prefix); err != nil || len(c.gaps) == 0 || c.gaps[0].Error() == last {
+		if c, err = listOnce(st, prefix); err != nil || len(c.gaps) == 0 || c.gaps[0] == last {
 			return c, err
 		}
-		last = c.gaps[0].Error()
+		last = c.gaps[0]
 	}
 	return c, nil
 }

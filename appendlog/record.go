@@ -165,6 +165,16 @@ func encodeLosses(losses []loss, seed uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Update(seed, castagnoli, b))
 }
 
+// lostIn returns the number of lost records, as far as it is known.
+func lostIn(losses []loss) (n uint64) {
+	for _, d := range losses {
+		if d.from != 0 && d.to > d.from {
+			n += d.to - d.from
+		}
+	}
+	return n
+}
+
 func lossesSize(n int) int64 { return int64(n)*lossSize + lossesEnd }
 
 // decodeLosses decodes the list that ends at an offset of a segment. It returns false if

@@ -407,16 +407,6 @@ func (r *recovered) setLost(after int, losses []loss) (found bool) {
 	return found
 }
 
-// lostIn returns the number of lost records, as far as it is known.
-func lostIn(losses []loss) (n uint64) {
-	for _, d := range losses {
-		if d.from != 0 && d.to > d.from {
-			n += d.to - d.from
-		}
-	}
-	return n
-}
-
 // settle makes the seals durable by which losses were accepted. A process that was killed
 // may have written them without a sync, and without them a later Open would refuse the
 // log. Every other seal is written again when it is missing.
