@@ -54,7 +54,8 @@ type Options struct {
 	// Prefix is the start of the names of the log's files, so that several logs may share
 	// a directory. It must not contain a path separator.
 	Prefix string
-	// Perm is the mode of created files before the umask. 0 means 0o600.
+	// Perm is the mode of created files before the umask, such as 0o640 where the group makes
+	// backups. 0 means 0o600.
 	Perm fs.FileMode
 	// Sync selects how durable a record is when its append returns.
 	Sync SyncMode

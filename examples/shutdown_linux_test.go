@@ -51,6 +51,7 @@ var busy = []struct {
 	{name: "durable-log", args: []string{"DIR/log"}, work: keepLine, code: 130, left: lineIsKept},
 	{name: "echo", args: []string{"-addr", "127.0.0.1:0"}, work: say("hello")},
 	{name: "echo-watch", args: []string{"-addr", "127.0.0.1:0"}, work: flood},
+	{name: "fileserver", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http-watch", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http2", args: []string{"-addr", "127.0.0.1:0"}, work: halfOverTLS},
 	{name: "proxy", args: []string{"-addr", "127.0.0.1:0", "-backends", "127.0.0.1:1"}, work: func(*program) {}},

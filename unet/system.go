@@ -20,7 +20,8 @@ type Options struct {
 	// for every four processors (GOMAXPROCS), and at least one.
 	Loops int
 	// Spin limits how long a driver with few active sockets polls for events before it
-	// sleeps. 0 means 100 µs, and a negative value means no polling. After polls without
+	// sleeps. 0 means 100 µs, and a negative value means no polling: for processors that are
+	// shared with other programs, and for tests that count system calls. After polls without
 	// events the driver polls less often. It does not poll when at most one of its
 	// sockets is active.
 	Spin time.Duration

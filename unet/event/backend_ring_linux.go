@@ -42,8 +42,8 @@ const (
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
-// the ring's descriptor and is not bound to a thread. With WaitThread it sleeps in the
-// kernel on its own thread.
+// the ring's descriptor and is not bound to a thread. With a thread of its own it sleeps in
+// the kernel on it (see wait).
 type ringLoop struct {
 	loop
 	ring *uring.Ring
@@ -55,7 +55,7 @@ type ringLoop struct {
 	unpublishedPackets bool
 
 	poller *ringloop.Poller // of the ring's descriptor
-	wakeup *sys.FD          // with WaitThread, instead of poller: an eventfd that is never read
+	wakeup *sys.FD          // with a thread, instead of poller: an eventfd that is never read
 
 	state atomic.Int32 // running or sleeping
 
@@ -196,7 +196,7 @@ func (l *ringLoop) submit() bool {
 // are completions. Under load some have usually arrived since the last entry, and
 // another entry costs less than a sleep and a wakeup.
 func (l *ringLoop) peek() bool {
-	if l.recent < peekFrom || l.server.opts.SQPoll {
+	if l.recent < peekFrom {
 		return false
 	}
 	l.recent = 0
@@ -290,14 +290,8 @@ func (l *ringLoop) closeAccepted() {
 func (l *ringLoop) start() (err error) {
 	o := &l.server.opts
 	u := uring.Options{Entries: sqEntries, CQEntries: cqEntries, Clamp: true, SubmitAll: true, NoIOWait: true}
-	switch {
-	case l.server.threads:
-		u.DeferTaskrun, u.Disabled = true, true // its thread enables it
-	case o.SQPoll:
-		u.SQPoll = true
-	default:
-		u.CoopTaskrun = true
-	}
+	u.DeferTaskrun, u.Disabled = l.server.threads, l.server.threads // its thread enables it
+	u.CoopTaskrun = !l.server.threads
 	if o.Restrict {
 		u.Restrict = &ringRestrictions
 	}

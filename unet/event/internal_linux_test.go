@@ -272,16 +272,16 @@ func backlogIsServed(t *testing.T, o Options) {
 // TestBrokenRing ends the connections of a loop whose ring has failed.
 func TestBrokenRing(t *testing.T) {
 	needRing(t)
-	for _, w := range []Wait{WaitAuto, WaitNetpoller} {
-		t.Run(w.String(), func(t *testing.T) { testBrokenRing(t, w) })
+	for name, w := range map[string]wait{"auto": waitAuto, "netpoller": waitNetpoller} {
+		t.Run(name, func(t *testing.T) { testBrokenRing(t, w) })
 	}
 }
 
-func testBrokenRing(t *testing.T, w Wait) {
+func testBrokenRing(t *testing.T, w wait) {
 	closed := make(chan error, 1)
 	h := echoes()
 	h.OnClose = func(_ *Conn, err error) { closed <- err }
-	s := start(t, h, Options{Mode: ModeRing, Loops: 1, Wait: w})
+	s := start(t, h, Options{Mode: ModeRing, Loops: 1, wait: w})
 	c := dial(t, s)
 	exchange(t, c, []byte("x"))
 	broken := errors.New("broken")
@@ -620,8 +620,8 @@ func enrollOnOtherLoops(t *testing.T, s *Server) {
 // returned. The peer, which reads only then, must not get the change.
 func TestLentMemoryOfABrokenRing(t *testing.T) {
 	needRing(t)
-	for _, w := range []Wait{WaitAuto, WaitNetpoller} {
-		t.Run(w.String(), func(t *testing.T) {
+	for name, w := range map[string]wait{"auto": waitAuto, "netpoller": waitNetpoller} {
+		t.Run(name, func(t *testing.T) {
 			const size = 16 << 20
 			p := make([]byte, size)
 			returned, read := make(chan struct{}), make(chan struct{})
@@ -635,7 +635,7 @@ func TestLentMemoryOfABrokenRing(t *testing.T) {
 					<-read
 				})
 				close(opened)
-			}}, Options{Mode: ModeRing, Loops: 1, Wait: w})
+			}}, Options{Mode: ModeRing, Loops: 1, wait: w})
 			if err != nil {
 				t.Fatal(err)
 			}

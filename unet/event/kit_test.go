@@ -27,10 +27,8 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		name string
 		o    Options
 	}{
-		{"loops", Options{Mode: ModeRing, Loops: 3, Restrict: true}},
-		{"thread", Options{Mode: ModeRing, Wait: WaitThread, Restrict: true}},
-		{"netpoller", Options{Mode: ModeRing, Wait: WaitNetpoller}},
-		{"sqpoll", Options{Mode: ModeRing, SQPoll: true}},
+		{"loops", Options{Mode: ModeRing, Loops: 3, Restrict: true, wait: waitNetpoller}},
+		{"thread", Options{Mode: ModeRing, Restrict: true, wait: waitThread}},
 		{"epoll", Options{Mode: ModeEpoll}},
 		{"epoll-loops", Options{Mode: ModeEpoll, Loops: 3}},
 		{"net", Options{Mode: ModeNet}},
@@ -42,7 +40,7 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 			switch m.o.Mode {
 			case ModeRing:
 				needRing(t)
-				if m.o.Wait == WaitThread {
+				if m.o.wait == waitThread {
 					ringtest.NeedKernel(t, "deferred task work", "6.1")
 				}
 			case ModeEpoll:

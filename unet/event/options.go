@@ -4,7 +4,6 @@ package event
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -30,33 +29,22 @@ const (
 	ModeNet = features.ModeNet
 )
 
-// Wait selects how a loop with a ring waits for the kernel.
-type Wait int
+// wait is how a loop with a ring waits for the kernel.
+type wait int
 
 const (
-	// WaitAuto is WaitThread if the kernel supports it (Linux 6.1), GOMAXPROCS is larger
-	// than the number of loops and SQPoll is not set. Otherwise it is WaitNetpoller.
-	WaitAuto Wait = iota
-	// WaitThread gives each loop its own thread, on which it waits in the kernel. The
+	// waitAuto is waitThread where Linux has deferred task work (6.1) and GOMAXPROCS is larger
+	// than the number of loops, otherwise waitNetpoller. Only tests choose another.
+	waitAuto wait = iota
+	// waitThread gives each loop its own thread, on which it waits in the kernel. The
 	// kernel defers its work for the ring until then. This takes the least CPU time and
-	// treats connections most evenly. But goroutines that callbacks start or wake can be
-	// up to 10 ms late when GOMAXPROCS is not larger than the number of loops, and an
-	// exchange with a peer in the same process switches threads. WaitThread needs Linux
-	// 6.1 and excludes SQPoll. ModeAuto does not choose io_uring where WaitThread was set
-	// and cannot be used.
-	WaitThread
-	// WaitNetpoller makes each loop wait in Go's netpoller. A waiting loop is a goroutine
+	// treats connections most evenly. But goroutines that callbacks start or wake would be
+	// up to 10 ms late if GOMAXPROCS were not larger than the number of loops.
+	waitThread
+	// waitNetpoller makes each loop wait in Go's netpoller. A waiting loop is a goroutine
 	// and occupies no thread.
-	WaitNetpoller
+	waitNetpoller
 )
-
-// String returns auto, thread or netpoller.
-func (w Wait) String() string {
-	if w < WaitAuto || w > WaitNetpoller {
-		return fmt.Sprintf("Wait(%d)", int(w))
-	}
-	return [...]string{"auto", "thread", "netpoller"}[w]
-}
 
 // Options configure a server. The zero value is a good default.
 type Options struct {
@@ -77,9 +65,9 @@ type Options struct {
 	// OnData's slice. 0 means buffers of 4 KiB. With 0 the slice is longer for a peer that
 	// sends much at once: up to 1 MiB, or up to WriteLimit once the peer has left responses
 	// unread. Buffers is the number of receive buffers of each loop, a power of two up to
-	// 32768. 0 means 1024. The connections of a loop share its buffers, and an idle
-	// connection holds none. If all buffers are in use, the loop receives later, and no
-	// data is lost.
+	// 32768. 0 means 1024: 4 MiB of memory for each loop, which a small container may want to
+	// reduce. The connections of a loop share its buffers, and an idle connection holds none.
+	// If all buffers are in use, the loop receives later, and no data is lost.
 	BufferSize, Buffers int
 	// TurnBytes bounds how many bytes of one connection the loop passes to OnData, by one
 	// call or several, before it turns to its other connections. One piece may exceed it
@@ -87,12 +75,6 @@ type Options struct {
 	// that send much delay other connections less, but their own rate is lower. It has no
 	// effect with ModeNet.
 	TurnBytes int
-	// Wait selects how loops with a ring wait.
-	Wait Wait
-	// SQPoll makes a kernel thread submit for each loop. Each thread needs a spare
-	// processor. ModeAuto does not choose io_uring where SQPoll was set and cannot be
-	// used.
-	SQPoll bool
 	// Restrict limits the rings to the operations of a server: ACCEPT, RECV, RECVMSG,
 	// SEND, ASYNC_CANCEL and POLL_ADD. The kernel refuses all others with EACCES. It has no
 	// effect on other backends.
@@ -115,6 +97,7 @@ type Options struct {
 	// records without close_notify. Close and CloseWrite send close_notify.
 	TLS *tls.Config
 
+	wait    wait
 	largest int // length of a piece that OnData receives
 }
 
@@ -173,10 +156,6 @@ func (o *Options) check() error {
 		return fmt.Errorf("event: Options.Buffers: %d is neither 0 nor a power of two up to %d", o.Buffers, maxBuffers)
 	case o.TurnBytes < 0:
 		return fmt.Errorf("event: Options.TurnBytes: %d is negative", o.TurnBytes)
-	case o.Wait < WaitAuto || o.Wait > WaitNetpoller:
-		return fmt.Errorf("event: Options.Wait: unknown value %v: want WaitAuto, WaitThread or WaitNetpoller", o.Wait)
-	case o.Wait == WaitThread && o.SQPoll:
-		return errors.New("event: Options: WaitThread and SQPoll exclude each other")
 	}
 	return nil
 }

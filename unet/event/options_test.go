@@ -22,7 +22,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
 		{Mode: features.ModePlain}, {Mode: 9}, {Loops: -1}, {Loops: 2000}, {WriteLimit: -1}, {BufferSize: -1},
 		{BufferSize: 2 << 20}, {Buffers: 3}, {Buffers: 1 << 16}, {TurnBytes: -1},
-		{Wait: WaitThread, SQPoll: true},
 	} {
 		if s, err := Listen("tcp", "127.0.0.1:0", Handler{}, o); err == nil || s != nil {
 			t.Errorf("%+v is accepted", o)

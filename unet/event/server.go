@@ -230,11 +230,8 @@ func isListenError(err error) bool {
 // usable returns why io_uring cannot be used for a server, nil if it can.
 func usable(o *Options) error {
 	probes := []func() error{features.HaveMultishotAccept, features.HaveMultishotRecv, features.HaveBufRing}
-	if o.Wait == WaitThread {
+	if o.wait == waitThread {
 		probes = append(probes, features.HaveDeferTaskrun)
-	}
-	if o.SQPoll {
-		probes = append(probes, features.HaveSQPoll)
 	}
 	for _, have := range probes {
 		if err := have(); err != nil {
@@ -246,10 +243,10 @@ func usable(o *Options) error {
 
 // takesThreads reports whether each loop gets its own thread.
 func (o *Options) takesThreads() bool {
-	if o.Wait != WaitAuto {
-		return o.Wait == WaitThread
+	if o.wait != waitAuto {
+		return o.wait == waitThread
 	}
-	return !o.SQPoll && runtime.GOMAXPROCS(0) > o.Loops && features.HaveDeferTaskrun() == nil
+	return runtime.GOMAXPROCS(0) > o.Loops && features.HaveDeferTaskrun() == nil
 }
 
 // Backend returns the backend, "io_uring", "epoll" or "net", and the reason: why it is

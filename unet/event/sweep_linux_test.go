@@ -652,8 +652,8 @@ func sweptAbortBoth(o Options) func(*faultsweep.Trial) {
 
 // sweptOperations are all operations that the sweep runs, with sockets in dir.
 func sweptOperations(dir string) []faultsweep.Operation {
-	thread := Options{Mode: ModeRing, Wait: WaitThread}
-	netpoller := Options{Mode: ModeRing, Wait: WaitNetpoller}
+	thread := Options{Mode: ModeRing, wait: waitThread}
+	netpoller := Options{Mode: ModeRing, wait: waitNetpoller}
 	epoll := Options{Mode: ModeEpoll}
 	// Clients wait while there are no descriptors.
 	waits := map[string][]faultsweep.Choice{"accept": faultsweep.Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
@@ -674,7 +674,7 @@ func sweptOperations(dir string) []faultsweep.Operation {
 		{Name: "echo, unix, thread", Syscalls: true, Run: sweptEcho(path, thread), Only: faultsweep.Opening},
 		{Name: "echo, unix, netpoller", Syscalls: true, Run: sweptEcho(path, netpoller), Only: faultsweep.Opening},
 		{Name: "echo, unix, epoll", Run: sweptEcho(path, epoll), Only: faultsweep.Opening},
-		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{Wait: WaitNetpoller}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}},
+		{Name: "echo, unix, auto", Run: sweptEcho(path, Options{wait: waitNetpoller}), Instead: falls, Only: []string{"io_uring_setup", "io_uring_register", "mmap"}},
 		{Name: "write, thread", Syscalls: true, Run: sweptWrite(thread), Opened: true, Most: 1, Covers: "Conn.Writev Conn.Close"},
 		{Name: "write, netpoller", Syscalls: true, Run: sweptWrite(netpoller), Opened: true, Most: 1},
 		{Name: "lend, thread", Syscalls: true, Run: sweptLend(thread), Opened: true, Most: 1, Covers: "Conn.WriteFunc"},
@@ -723,6 +723,6 @@ func TestFaultSweepSimulated(t *testing.T) {
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"makes no call to the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +
-			"Conn.SetFullDuplex PacketConn.LocalAddr PacketConn.Pending PacketConn.Server Peer.String Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus Wait.String",
+			"Conn.SetFullDuplex PacketConn.LocalAddr PacketConn.Pending PacketConn.Server Peer.String Conn.Full Conn.Server Conn.TLSState HandlerError.Error Server.Addr Server.Backend Server.Done Server.Err Server.Stats Stats.Plus",
 	})
 }
