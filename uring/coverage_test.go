@@ -16,7 +16,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-var updateCoverage = flag.Bool("update", false, "write the coverage of the ledger into docs/coverage.md")
+var updateCoverage = flag.Bool("update", false, "write the coverage of the ledger into testdata/coverage.txt")
 
 const (
 	coverageBegin = "<!-- coverage:begin -->"
@@ -36,7 +36,7 @@ func TestCoverage(t *testing.T) {
 			t.Fatalf("no row for %s %s", e.kind, e.name)
 		}
 	}
-	keepSection(t, filepath.Join("..", "docs", "coverage.md"), coverageSummary(entries)+coverageTables(entries))
+	keepSection(t, filepath.Join("testdata", "coverage.txt"), coverageSummary(entries)+coverageTables(entries))
 }
 
 // keepSection compares or replaces the text between the markers of a file.

@@ -16,11 +16,11 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestLiburingTableNamesRealTests reads docs/liburing-tests.md. It fails when a named test
+// TestLiburingTableNamesRealTests reads uring/testdata/liburing-tests.txt. It fails when a named test
 // does not exist, and when a row has neither a test nor a reason.
 func TestLiburingTableNamesRealTests(t *testing.T) {
 	ringtest.NeedTree(t)
-	text, err := os.ReadFile("../../../docs/liburing-tests.md")
+	text, err := os.ReadFile("../../../uring/testdata/liburing-tests.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
