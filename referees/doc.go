@@ -3,7 +3,7 @@
 // Package referees is the root of a module for tests by other projects, and for devices that tests
 // need:
 //
-//   - suites: test suites of Go and of other projects, in the Go tree that gotree makes
+//   - suites: test suites of Go and of other projects, with the overlay of internal/overlay
 //   - sockets: suites, servers and clients that use the connections of unet
 //   - fusefs: a file system in user space that is slow, silent, short or failing
 //   - blockdisk: a block device that records writes and flushes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package suites runs test suites of other projects in a Go tree whose os opens files through
-// package ufile and whose net moves data through package unet (see package gotree). Each suite also
+// package ufile and whose net moves data through package unet (see internal/overlay). Each suite also
 // runs unchanged. A test that passes there must pass in every mode, or be in the table of
 // docs/referees.md.
 //

@@ -13,19 +13,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/ringside-io/ringside/referees/gotree"
+	"github.com/ringside-io/ringside/internal/overlay"
 )
 
 // repo is the root of this repository.
 var repo, _ = filepath.Abs(filepath.Join("..", ".."))
 
-// scratch holds the tree, copies of modules and test binaries.
+// scratch holds the overlays, copies of modules and test binaries.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	tree = sync.OnceValues(func() (*gotree.Tree, error) { return gotree.Make(filepath.Join(scratch, "go"), repo) })
+	tools = sync.OnceValues(func() (*overlay.Toolchain, error) { return overlay.Select(repo, filepath.Join(scratch, "overlay")) })
 
 	// forbid is a command that runs another one without io_uring, and brings up the loopback
 	// interface of a new network namespace.
@@ -65,18 +66,18 @@ var (
 type workshop struct {
 	t     *testing.T
 	suite suite
-	tree  *gotree.Tree
+	tools *overlay.Toolchain
 	dir   string          // of the module
 	used  map[string]bool // the modes in which the tested package was used
 }
 
 func newWorkshop(t *testing.T, s suite) *workshop {
 	t.Helper()
-	tree, err := tree()
+	tools, err := tools()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workshop{t: t, suite: s, tree: tree, dir: filepath.Join(tree.Root, "src"), used: map[string]bool{}}
+	w := &workshop{t: t, suite: s, tools: tools, dir: filepath.Join(tools.GOROOT, "src"), used: map[string]bool{}}
 	if s.module != "" {
 		w.copyModule()
 	}
@@ -110,12 +111,21 @@ func (w *workshop) copyModule() {
 	}
 }
 
+// command returns a go command for the module, or for the standard library.
 func (w *workshop) command(dir string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(w.tree.Root, "bin", "go"), args...)
-	cmd.Dir, cmd.Env = dir, append(w.tree.Env(), "GOFLAGS=-buildvcs=false -mod=mod")
-	if w.suite.module == "" {
-		cmd.Env = append(cmd.Env, "GOFLAGS=-buildvcs=false")
+	cmd := exec.Command("go", args...)
+	if args[0] == "test" {
+		o := overlay.Options{Fronts: w.suite.judges == "ufile", Sockets: w.suite.judges == "unet", Tests: true}
+		var err error
+		if cmd, err = w.tools.Command(filepath.Join(scratch, "overlay"), o, "test", args[1:]); err != nil {
+			w.t.Fatal(err)
+		}
 	}
+	flags := "GOFLAGS=-buildvcs=false"
+	if w.suite.module != "" {
+		flags += " -mod=mod"
+	}
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), flags, "GOWORK=off")
 	return cmd
 }
 
@@ -130,16 +140,12 @@ type binary struct {
 // build compiles the tests of a package, and with them ufile and unet.
 func (w *workshop) build(pkg string) *binary {
 	w.t.Helper()
-	out, err := w.command(w.dir, "list", "-f", "{{.Dir}}\n{{.Name}}\n{{.ImportPath}}", pkg).Output()
+	out, err := w.command(w.dir, "list", "-f", "{{.Dir}}\n{{.ImportPath}}", pkg).Output()
 	if err != nil {
 		w.t.Fatalf("%s: go list: %v", pkg, err)
 	}
 	at := strings.Split(string(out), "\n")
-	b := &binary{w: w, pkg: at[2], dir: at[0], exe: filepath.Join(scratch, strings.ReplaceAll(at[2], "/", "_")+".test")}
-	added := fmt.Sprintf("package %s_test\n\nimport _ \"ringside/%s\"\n", at[1], w.suite.judges)
-	if err := os.WriteFile(filepath.Join(b.dir, "ringside_tree_test.go"), []byte(added), 0o666); err != nil {
-		w.t.Fatal(err)
-	}
+	b := &binary{w: w, pkg: at[1], dir: at[0], exe: filepath.Join(scratch, strings.ReplaceAll(at[1], "/", "_")+".test")}
 	args := []string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", b.exe}
 	if os.Getenv("RINGSIDE_REFEREES_RACE") != "" {
 		args = append(args, "-race")
@@ -189,12 +195,16 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	errno := "none"
-	treeMode := mode
+	backend := mode
 	switch mode {
 	case "std":
-		treeMode = ""
+		backend = "off"
+	case "ring":
+		backend = "io_uring"
+	case "auto":
+		backend = ""
 	case "fallback":
-		errno, treeMode = "EPERM", "auto"
+		errno, backend = "EPERM", ""
 	}
 	args := []string{"-errno", errno, "-loopback", "--", b.exe, "-test.v=test2json", "-test.timeout=" + b.w.suite.limit.String()}
 	args = append(args, b.w.suite.args...)
@@ -203,7 +213,8 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 	}
 	cmd := exec.Command(forbid, args...)
 	cmd.Dir = b.dir
-	cmd.Env = append(b.w.tree.Env(), "RINGSIDE_TREE_MODE="+treeMode, "RINGSIDE_TREE_USED="+used, "GOTRACEBACK=all", "PWD="+b.dir)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "RINGSIDE_MUST=") })
+	cmd.Env = append(cmd.Env, "RINGSIDE_BACKEND="+backend, "RINGSIDE_LOG="+used, "GOTRACEBACK=all", "PWD="+b.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"internal/sys":         {"internal/abi"},
 	"internal/probe":       {"internal/sys"},
 	"internal/cli":         {},
+	"internal/overlay":     {}, // and the module's root, which is not below the prefix
 	"internal/inflight":    {},
 	"internal/fdlock":      {},
 	"internal/groupcommit": {},
@@ -63,6 +64,7 @@ var layers = map[string][]string{
 	"examples/upload":            {"examples/internal/accept", "examples/internal/options", "features", "reactor", "ufile", "unet", "uring"},
 
 	// For tests and lanes; packages above import them only in tests.
+	"github.com/ringside-io/ringside":     {}, // the root: embedded source
 	"examples/internal/accept/accepttest": {},
 	"internal/testing/busytest":           {},
 	"internal/testing/powercut":           {},

@@ -1,19 +1,41 @@
 // SPDX-License-Identifier: MIT
 
-package gotree
+package overlay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"go/ast"
-	"os"
-	"path/filepath"
 	"strings"
 )
 
-// patchOS makes the tree's package os open files through package ufile.
-func (t *Tree) patchOS() error {
-	p, err := t.open("os")
+// patchPoll makes positional reads of files ask package ufile.
+func (b *builder) patchPoll() error {
+	p, err := b.open("internal/poll")
+	if err != nil {
+		return err
+	}
+	const read = `
+	if RingsideOpen != nil && fd.isFile {
+		if n, ok, err := fd.ringsideRead(p, off); ok {
+			fd.decref()
+			return n, fd.eofError(n, err)
+		}
+	}
+`
+	return errors.Join(
+		p.addField("FD", "ringside ringside"),
+		p.after("FD", "Pread", "if err := fd.incref(); err != nil {\n\t\treturn 0, err\n\t}\n", read),
+		p.begin("FD", "destroy", "\nfd.ringsideClose()\n"),
+		p.write(),
+		b.addHook("poll", "internal/poll/ringside.go"),
+	)
+}
+
+// patchOS makes package os open files through package ufile.
+func (b *builder) patchOS() error {
+	p, err := b.open("os")
 	if err != nil {
 		return err
 	}
@@ -44,14 +66,14 @@ func (t *Tree) patchOS() error {
 		p.split("NewFile", wrapNewFile),
 		p.split("Pipe", wrapPipe),
 		p.write(),
-		t.addHook("os", "os"),
+		b.addHook("os", "os/ringside.go"),
 	)
 }
 
-// patchNet makes the tree's package net move data through package unet. Package net still creates,
+// patchNet makes package net move data through package unet. Package net still creates,
 // binds and connects a socket, as it does for unet. Then unet takes it over.
-func (t *Tree) patchNet() error {
-	p, err := t.open("net")
+func (b *builder) patchNet() error {
+	p, err := b.open("net")
 	if err != nil {
 		return err
 	}
@@ -75,39 +97,42 @@ func (t *Tree) patchNet() error {
 		p.wrapLiterals("UnixListener", "ringsideUnixListener"),
 		p.begin("conn", "writeBuffers", "if w, ok := c.alt.(interface{ Writev(*Buffers) (int64, error) }); ok { return w.Writev(v) }"),
 	)
-	return errors.Join(append(errs, p.write(), t.addHook("net", "net"), t.patchNetTests())...)
+	errs = append(errs, p.write(), b.addHook("net", "net/ringside.go"))
+	if b.options.Tests {
+		errs = append(errs, b.patchNetTests())
+	}
+	return errors.Join(errs...)
 }
 
 // patchNetTests removes checks of package net's own descriptors and of the hooks in internal/poll
 // from its tests, because sockets go through package unet. The hooks show whether sendfile, splice
 // and writev were called. The sent and received data is still compared.
-func (t *Tree) patchNetTests() error {
+func (b *builder) patchNetTests() error {
 	const (
 		ours = "\tif Ringside.TakeConn != nil {\n"
 		back = ours + "\t\treturn\n\t}\n"
 	)
 	return errors.Join(
-		t.replaceText("net/sendfile_test.go", "\tif !supportsSendfile() {\n\t\tf()", "\tif Ringside.TakeConn != nil || !supportsSendfile() {\n\t\tf()"),
-		t.replaceText("net/splice_linux_test.go",
+		b.replaceText("net/sendfile_test.go", "\tif !supportsSendfile() {\n\t\tf()", "\tif Ringside.TakeConn != nil || !supportsSendfile() {\n\t\tf()"),
+		b.replaceText("net/splice_linux_test.go",
 			"\t// poll.Splice is expected to be called when", back+"\t// poll.Splice is expected to be called when"),
-		t.replaceText("net/splice_linux_test.go",
+		b.replaceText("net/splice_linux_test.go",
 			"\n\t// We should have called poll.Splice", "\n"+back+"\n\t// We should have called poll.Splice"),
-		t.replaceText("net/writev_test.go", "\t\twriteLog.Lock() //", ours+"\t\t\treturn nil\n\t}\n\t\twriteLog.Lock() //"),
-		t.replaceText("net/mptcpsock_linux_test.go", "if hasSOLMPTCP && !", "if Ringside.TakeConn == nil && hasSOLMPTCP && !"),
+		b.replaceText("net/writev_test.go", "\t\twriteLog.Lock() //", ours+"\t\t\treturn nil\n\t}\n\t\twriteLog.Lock() //"),
+		b.replaceText("net/mptcpsock_linux_test.go", "if hasSOLMPTCP && !", "if Ringside.TakeConn == nil && hasSOLMPTCP && !"),
 	)
 }
 
-// replaceText replaces text in a file of the tree.
-func (t *Tree) replaceText(path, from, to string) error {
-	path = filepath.Join(t.Root, "src", path)
-	text, err := os.ReadFile(path)
+// replaceText replaces text in a file.
+func (b *builder) replaceText(path, from, to string) error {
+	text, err := b.source(path)
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(text), from) {
+	if !bytes.Contains(text, []byte(from)) {
 		return fmt.Errorf("%s: no %q", path, from)
 	}
-	return os.WriteFile(path, []byte(strings.ReplaceAll(string(text), from, to)), 0o666)
+	return b.add(path, bytes.ReplaceAll(text, []byte(from), []byte(to)))
 }
 
 // acceptFrom makes a listener with an alt accept through a function of the hooks.

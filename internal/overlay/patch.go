@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package gotree
+package overlay
 
 import (
 	"bytes"
@@ -16,16 +16,17 @@ import (
 	"strings"
 )
 
-// pkg is a package of the tree while it is patched.
+// pkg is a package of the standard library while it is patched.
 type pkg struct {
-	dir   string
+	b     *builder
+	path  string
 	fset  *token.FileSet
 	files []*file
 }
 
 // file is a source file and the insertions and replacements for it.
 type file struct {
-	path  string
+	path  string // below GOROOT/src
 	src   []byte
 	ast   *ast.File
 	edits []edit
@@ -36,23 +37,26 @@ type edit struct {
 	text     string
 }
 
-// open parses the files of a package that are built here, without tests.
-func (t *Tree) open(path string) (*pkg, error) {
-	p := &pkg{dir: filepath.Join(t.Root, "src", path), fset: token.NewFileSet()}
-	entries, err := os.ReadDir(p.dir)
+// open parses the files of a package that are built for the target, without tests.
+func (b *builder) open(path string) (*pkg, error) {
+	p := &pkg{b: b, path: path, fset: token.NewFileSet()}
+	dir := filepath.Join(b.tools.GOROOT, "src", path)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
+	target := build.Default
+	target.GOOS, target.GOARCH, target.CgoEnabled = "linux", b.tools.GOARCH, true
 	for _, e := range entries {
 		name := e.Name()
 		if e.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		if ok, err := build.Default.MatchFile(p.dir, name); err != nil || !ok {
+		if ok, err := target.MatchFile(dir, name); err != nil || !ok {
 			continue
 		}
-		f := &file{path: filepath.Join(p.dir, name)}
-		if f.src, err = os.ReadFile(f.path); err != nil {
+		f := &file{path: filepath.Join(path, name)}
+		if f.src, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
 		if f.ast, err = parser.ParseFile(p.fset, f.path, f.src, parser.SkipObjectResolution); err != nil {
@@ -82,7 +86,7 @@ func (p *pkg) write() error {
 		if err != nil {
 			return fmt.Errorf("%s after the patch: %w", f.path, err)
 		}
-		if err := os.WriteFile(f.path, text, 0o666); err != nil {
+		if err := p.b.add(f.path, text); err != nil {
 			return err
 		}
 	}
@@ -116,7 +120,7 @@ func (p *pkg) addField(typ, field string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: no structure %s", p.dir, typ)
+	return fmt.Errorf("%s: no structure %s", p.path, typ)
 }
 
 // keyLiterals adds the field's name to composite literals of a type without field names.
@@ -156,7 +160,7 @@ func (p *pkg) wrapLiterals(typ, fn string) error {
 		})
 	}
 	if !found {
-		return fmt.Errorf("%s: no literal &%s{}", p.dir, typ)
+		return fmt.Errorf("%s: no literal &%s{}", p.path, typ)
 	}
 	return nil
 }
@@ -197,7 +201,7 @@ func (p *pkg) function(recv, name string, do func(f *file, fn *ast.FuncDecl)) er
 		}
 	})
 	if !found {
-		return fmt.Errorf("%s: no function %s.%s", p.dir, recv, name)
+		return fmt.Errorf("%s: no function %s.%s", p.path, recv, name)
 	}
 	return nil
 }
@@ -205,6 +209,22 @@ func (p *pkg) function(recv, name string, do func(f *file, fn *ast.FuncDecl)) er
 // begin inserts statements at the beginning of a function.
 func (p *pkg) begin(recv, name, text string) error {
 	return p.function(recv, name, func(f *file, fn *ast.FuncDecl) { p.insert(f, fn.Body.Lbrace+1, text+"\n") })
+}
+
+// after inserts statements after the text of others in a function.
+func (p *pkg) after(recv, name, others, text string) error {
+	found := false
+	err := p.function(recv, name, func(f *file, fn *ast.FuncDecl) {
+		from, to := p.offset(fn.Body.Pos()), p.offset(fn.Body.End())
+		if i := bytes.Index(f.src[from:to], []byte(others)); i >= 0 {
+			at := from + i + len(others)
+			f.edits, found = append(f.edits, edit{at, at, text}), true
+		}
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s: %s.%s: no %q", p.path, recv, name, others)
+	}
+	return err
 }
 
 // wrapReturns passes the result of a function with one result to another function.
@@ -249,25 +269,27 @@ func (p *pkg) forward(types []string, valid string, except ...string) {
 		}
 		r := fn.Recv.List[0].Names[0].Name
 		signature := string(f.src[p.offset(fn.Type.Params.Pos()):p.offset(fn.Body.Lbrace)])
-		call := "a." + fn.Name.Name + "(" + strings.Join(p.arguments(f, fn), ", ") + ")"
+		before, args := p.arguments(f, fn)
+		call := "a." + fn.Name.Name + "(" + strings.Join(args, ", ") + ")"
 		if fn.Type.Results != nil {
 			call = "return " + call
 		} else {
 			call += "\nreturn"
 		}
-		p.insert(f, fn.Body.Lbrace+1, fmt.Sprintf("\nif %s && %s.alt != nil {\nif a, ok := %s.alt.(interface{ %s%s }); ok {\n%s\n}\n}\n",
-			strings.ReplaceAll(valid, "R", r), r, r, fn.Name.Name, strings.TrimSpace(signature), call))
+		p.insert(f, fn.Body.Lbrace+1, fmt.Sprintf("\nif %s && %s.alt != nil {\nif a, ok := %s.alt.(interface{ %s%s }); ok {\n%s%s\n}\n}\n",
+			strings.ReplaceAll(valid, "R", r), r, r, fn.Name.Name, strings.TrimSpace(signature), before, call))
 	})
 }
 
 // arguments returns the parameters as they are forwarded: a reader or writer as the value behind
-// it.
-func (p *pkg) arguments(f *file, fn *ast.FuncDecl) (args []string) {
+// it. The statements before the call prepare a reader.
+func (p *pkg) arguments(f *file, fn *ast.FuncDecl) (before string, args []string) {
 	for _, field := range fn.Type.Params.List {
 		for _, n := range field.Names {
 			switch p.text(f, field.Type) {
 			case "io.Reader":
-				args = append(args, "ringsideReader("+n.Name+")")
+				before += "reader, restore := ringsideReader(" + n.Name + ")\ndefer restore()\n"
+				args = append(args, "reader")
 			case "io.Writer":
 				args = append(args, "ringsideWriter("+n.Name+")")
 			default:
@@ -275,5 +297,5 @@ func (p *pkg) arguments(f *file, fn *ast.FuncDecl) (args []string) {
 			}
 		}
 	}
-	return args
+	return before, args
 }

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+
+package overlay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Command returns the go command with the overlay. verb is build, install, run or test, and args
+// are what follows it. The overlay is linked in each main package that is built. Build information
+// gets a build tag with the names of the options.
+func (t *Toolchain) Command(cache string, o Options, verb string, args []string) (*exec.Cmd, error) {
+	flags, rest := split(args)
+	if has(flags, "overlay") || has(strings.Fields(t.GOFLAGS), "overlay") {
+		return nil, errors.New("the go command takes one overlay: leave out -overlay, also in GOFLAGS")
+	}
+	mains := rest
+	if verb == "test" || has(flags, "cover", "coverpkg", "covermode") || strings.Contains(t.GOFLAGS, "-cover") {
+		mains = nil // the programs of tests and of -cover import packages that are linked
+	} else if len(rest) == 0 {
+		mains = []string{"."}
+	}
+	path, err := t.overlay(cache, o, flags, mains)
+	if err != nil {
+		return nil, err
+	}
+	first := []string{verb}
+	if v, at := value(flags, "C"); at == 0 { // must come first
+		n := 1
+		if !strings.Contains(flags[0], "=") {
+			n = 2
+		}
+		first, flags = append(first, "-C="+v), flags[n:]
+	}
+	first = append(first, "-overlay="+path)
+	if verb == "test" { // go vet changes to the directory of each package, and the overlay has new ones
+		first = append(first, "-vet=off")
+	}
+	if t.GOOS == "linux" {
+		flags = t.tag(flags, "ringside."+o.String())
+	}
+	cmd := exec.Command(t.goCommand, slices.Concat(first, flags, rest)...)
+	cmd.Env = t.env
+	return cmd, nil
+}
+
+// Overlay returns the path of an overlay that is linked in the main packages among args, which may
+// follow flags of the go command.
+func (t *Toolchain) Overlay(cache string, o Options, args []string) (string, error) {
+	flags, rest := split(args)
+	return t.overlay(cache, o, flags, rest)
+}
+
+func (t *Toolchain) overlay(cache string, o Options, flags, mains []string) (string, error) {
+	path, err := Make(t, cache, o)
+	if err != nil || t.GOOS != "linux" || len(mains) == 0 {
+		return path, err
+	}
+	return t.linkMains(path, flags, mains)
+}
+
+// String returns the names of the options.
+func (o Options) String() string {
+	var names []string
+	for name, on := range map[string]bool{"files": o.Files, "fronts": o.Fronts, "sockets": o.Sockets} {
+		if on {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ".")
+}
+
+// switches are the flags of the go command that take no value.
+var switches = strings.Fields("a artifacts asan benchmem c cover failfast fullpath i json linkshared modcacherw msan n race short trimpath v work x")
+
+// split separates the flags of a go command from the packages, or what else follows.
+func split(args []string) (flags, rest []string) {
+	for i := 0; i < len(args); i++ {
+		if !strings.HasPrefix(args[i], "-") || args[i] == "-" || name(args[i]) == "args" {
+			return args[:i], args[i:]
+		}
+		if !strings.Contains(args[i], "=") && !slices.Contains(switches, name(args[i])) {
+			i++
+		}
+	}
+	return args, nil
+}
+
+// name is the name of a flag.
+func name(arg string) string {
+	n, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+	return n
+}
+
+func has(flags []string, names ...string) bool {
+	return slices.ContainsFunc(flags, func(f string) bool {
+		return strings.HasPrefix(f, "-") && slices.Contains(names, name(f))
+	})
+}
+
+// value returns the value of a flag, and where it is.
+func value(flags []string, flag string) (string, int) {
+	for i, f := range slices.Backward(flags) {
+		if !strings.HasPrefix(f, "-") || name(f) != flag {
+			continue
+		}
+		if _, v, ok := strings.Cut(f, "="); ok {
+			return v, i
+		}
+		if i+1 < len(flags) {
+			return flags[i+1], i
+		}
+	}
+	return "", -1
+}
+
+// tag adds a build tag, which the go command records in the program, to those of the flags, or of
+// GOFLAGS.
+func (t *Toolchain) tag(flags []string, tag string) []string {
+	tags, at := value(flags, "tags")
+	if at < 0 {
+		tags, _ = value(strings.Fields(t.GOFLAGS), "tags")
+	}
+	tags = strings.Join(append(strings.FieldsFunc(tags, func(r rune) bool { return strings.ContainsRune(", '\"", r) }), tag), ",")
+	return append(slices.Clone(flags), "-tags="+tags) // the last one holds
+}
+
+// linkMains returns an overlay in which the main packages import the library, too: a program may
+// import no package of the standard library that does. The go command refuses overlays of packages
+// in the module cache.
+func (t *Toolchain) linkMains(base string, flags, rest []string) (string, error) {
+	var all struct{ Replace map[string]string }
+	text, err := os.ReadFile(base)
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return "", fmt.Errorf("%s: %w: remove it", base, err)
+	}
+	dir := filepath.Dir(base)
+	imports, err := os.ReadFile(filepath.Join(dir, mainFile))
+	if err != nil {
+		return "", err
+	}
+	if len(rest) > 0 && strings.HasSuffix(rest[0], ".go") {
+		err = linkFile(all.Replace, dir, WorkDir(flags), rest[0], imports)
+	} else {
+		err = t.linkPackages(all.Replace, dir, flags, rest)
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err = json.MarshalIndent(all, "", "\t")
+	if err != nil {
+		return "", err
+	}
+	return writeOnce(dir, "overlay", ".json", text)
+}
+
+// mainFile is the file that joins main packages.
+const mainFile = "zz_ringside_linux.go"
+
+// linkPackages adds a file to main packages.
+func (t *Toolchain) linkPackages(replace map[string]string, dir string, flags, rest []string) error {
+	args := []string{"list", "-find", "-e", "-f", "{{if eq .Name \"main\"}}{{.Dir}}{{end}}"}
+	for _, f := range []string{"tags", "modfile", "mod", "C"} {
+		if v, at := value(flags, f); at >= 0 {
+			args = slices.Insert(args, 1, "-"+f+"="+v)
+		}
+	}
+	cmd := exec.Command(t.goCommand, append(append(args, "--"), rest...)...)
+	cmd.Env = t.env
+	out, _ := cmd.Output() // go build says what is wrong
+	for main := range strings.Lines(string(out)) {
+		main = strings.TrimSpace(main)
+		if main != "" && !below(main, t.GOMODCACHE) && !below(main, t.GOROOT) {
+			replace[filepath.Join(main, mainFile)] = filepath.Join(dir, mainFile)
+		}
+	}
+	return nil
+}
+
+// linkFile replaces the first of the files that are built by one with an import, on the line of its
+// package clause.
+func linkFile(replace map[string]string, dir, work, file string, imports []byte) error {
+	file, err := filepath.Abs(filepath.Join(work, file))
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil // go build says what is wrong
+	}
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, file, text, parser.PackageClauseOnly)
+	if err != nil || parsed.Name.Name != "main" {
+		return nil
+	}
+	_, list, _ := strings.Cut(string(imports), "\n\n")
+	at := set.Position(parsed.Name.End()).Offset
+	linked := string(text[:at]) + "; " + strings.ReplaceAll(strings.TrimSpace(list), "\n", "; ") + string(text[at:])
+	replace[file], err = writeOnce(dir, "main", ".go", []byte(linked))
+	return err
+}
+
+// WorkDir is the directory to which -C among the arguments of a go command changes, or "".
+func WorkDir(args []string) string {
+	flags, _ := split(args)
+	dir, _ := value(flags, "C")
+	return dir
+}
+
+func below(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// writeOnce writes a file whose name has the hash of its text, unless it exists.
+func writeOnce(dir, prefix, suffix string, text []byte) (string, error) {
+	sum := sha256.Sum256(text)
+	path := filepath.Join(dir, prefix+"-"+hex.EncodeToString(sum[:8])+suffix)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	temp, err := os.CreateTemp(dir, "new")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(text)
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(temp.Name(), path)
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+
+package overlay
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside"
+)
+
+// program reads a file and is a client of an echo server. It imports only packages that ringside
+// needs itself. It prints what it sees.
+const program = `package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	f, err := os.Open(os.Args[1])
+	check(err)
+	var wg sync.WaitGroup
+	for i := range int64(8) {
+		wg.Go(func() {
+			p := make([]byte, 1000)
+			for j := range int64(20) {
+				n, err := f.ReadAt(p, i*2000+j)
+				if check(err); n != len(p) || p[0] != byte((i*2000+j)%251) {
+					panic(fmt.Sprint(n, p[0]))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	n, err := f.ReadAt(make([]byte, 100), 15990)
+	fmt.Println(n, err == io.EOF)
+	_, err = f.ReadAt(make([]byte, 1), -1)
+	fmt.Println(err)
+	check(f.Close())
+	_, err = f.ReadAt(make([]byte, 1), 0)
+	fmt.Println(err)
+
+	c, err := net.Dial("tcp", os.Args[2])
+	check(err)
+	check(c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)))
+	_, err = c.Read(make([]byte, 1))
+	fmt.Println(os.IsTimeout(err))
+	check(c.SetReadDeadline(time.Time{}))
+	from := &io.LimitedReader{R: strings.NewReader("hello\nworld"), N: 6}
+	_, err = c.(*net.TCPConn).ReadFrom(from)
+	check(err)
+	_, same := from.R.(*strings.Reader)
+	p := make([]byte, 10)
+	n, err = c.Read(p)
+	fmt.Printf("%q %v %d %v\n", p[:n], err, from.N, same)
+	ended := make(chan error)
+	go func() {
+		_, err := c.Read(p)
+		ended <- err
+	}()
+	check(c.Close())
+	fmt.Println((<-ended).(*net.OpError).Err == net.ErrClosed)
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+`
+
+const wanted = "10 true\nreadat FILE: negative offset\nread FILE: file already closed\ntrue\n\"hello\\n\" <nil> 0 true\ntrue\n"
+
+// TestProgram builds a program with all that the overlay changes, and runs it with each backend as
+// the only process that uses the sockets' other ends.
+func TestProgram(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux: elsewhere the overlay is empty")
+	}
+	if testing.Short() {
+		t.Skip("compiles the standard library: left out with -short")
+	}
+	dir, cache := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module program\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "main.go"), program)
+	tools, err := Select(dir, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(dir, "program")
+	cmd, err := tools.Command(cache, Options{Files: true, Sockets: true}, "build", []string{"-C", dir, "-tags", "mine", "-o", exe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	if out, err := exec.Command("go", "version", "-m", exe).Output(); err != nil || !strings.Contains(string(out), "-tags=mine,ringside.files.sockets") {
+		t.Errorf("go version -m: %v\n%s", err, out)
+	}
+	data := make([]byte, 16000)
+	for i := range data {
+		data[i] = byte(i % 251)
+	}
+	file := filepath.Join(dir, "data")
+	write(t, file, string(data))
+	echo := echoServer(t)
+	for _, backend := range []string{"", "plain", "off"} {
+		log := filepath.Join(dir, "log"+backend)
+		cmd := exec.Command(exe, file, echo)
+		cmd.Env = append(os.Environ(), "RINGSIDE_BACKEND="+backend, "RINGSIDE_LOG="+log)
+		out, err := cmd.CombinedOutput()
+		if got := strings.ReplaceAll(string(out), file, "FILE"); err != nil || got != wanted {
+			t.Errorf("backend %q: %v, %s, want %s", backend, err, out, wanted)
+		}
+		said, _ := os.ReadFile(log)
+		files, sockets := strings.Contains(string(said), "ufile "), strings.Contains(string(said), "unet ")
+		if files != (backend == "") || sockets != (backend != "off") {
+			t.Errorf("backend %q: the log has %q", backend, said)
+		}
+	}
+}
+
+// echoServer returns the address of a server that answers each line.
+func echoServer(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewReader(c); ; {
+					line, err := lines.ReadString('\n')
+					if err != nil {
+						return
+					}
+					_, _ = c.Write([]byte(line))
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSource checks that the embedded source is that of the library: the pattern has no way to leave
+// out tests, so names are listed.
+func TestSource(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-f", `{{$d := .ImportPath}}{{if not .Standard}}{{range .GoFiles}}{{$d}}/{{.}}
+{{end}}{{range .IgnoredGoFiles}}{{$d}}/{{.}}
+{{end}}{{end}}`, "./ufile", "./unet")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "GOOS=linux")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, path := range strings.Fields(string(out)) {
+		if rel, ok := strings.CutPrefix(path, module+"/"); ok && !strings.HasSuffix(path, "_test.go") {
+			want = append(want, rel)
+		}
+	}
+	err = fs.WalkDir(ringside.Source, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			got = append(got, path)
+		}
+		return err
+	})
+	slices.Sort(want)
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v: embedded %v\nwant %v", err, got, want)
+	}
+}
+
+// TestOtherSource checks that a rule without a match is an error that names the toolchain.
+func TestOtherSource(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"internal/poll", "net", "os"} {
+		if err := os.MkdirAll(filepath.Join(root, "src", dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &builder{tools: &Toolchain{GOROOT: root}, temp: t.TempDir(), replace: map[string]string{}}
+	err := errors.Join(b.patchPoll(), b.patchOS(), b.patchNet())
+	for _, want := range []string{"no structure FD", "no function FD.Pread", "no structure File", "no function .OpenFile", "no structure conn"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("patches of empty packages: %v, want %q", err, want)
+		}
+	}
+	_, err = Make(&Toolchain{GOROOT: root, GOVERSION: "go1.26.99", GOOS: "linux"}, t.TempDir(), Options{Files: true})
+	if err == nil || !strings.Contains(err.Error(), "the source of go1.26.99 in "+root) {
+		t.Errorf("Make: %v", err)
+	}
+}
+
+// TestSelect checks which toolchains are accepted, and that one in the module cache is reached by
+// another path.
+func TestSelect(t *testing.T) {
+	bin, cache := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	for _, tc := range []struct{ version, root, want string }{
+		{"go1.26.8", "/usr/lib/go", ""},
+		{"go1.27rc1", "/usr/lib/go", ""},
+		{"go1.27.3", "/mod/golang.org/toolchain@v0.0.1-go1.27.3.linux-amd64", ""},
+		{"go1.25.9", "/usr/lib/go", "this ringside knows go1.26 and go1.27: set GOTOOLCHAIN"},
+		{"go1.28", "/usr/lib/go", "or install a newer ringside"},
+		{"devel go1.28-abc", "/usr/lib/go", "or install a newer ringside"},
+	} {
+		text, _ := json.Marshal(map[string]string{"GOVERSION": tc.version, "GOROOT": tc.root, "GOMODCACHE": "/mod", "GOOS": "linux"})
+		write(t, filepath.Join(bin, "go"), "#!/bin/sh\necho '"+string(text)+"'\n")
+		if err := os.Chmod(filepath.Join(bin, "go"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		tools, err := Select("", cache)
+		if tc.want != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: %v, want %q", tc.version, err, tc.want)
+			}
+			continue
+		}
+		if err != nil || strings.HasPrefix(tools.GOROOT, "/mod") {
+			t.Errorf("%s in %s: %v %+v", tc.version, tc.root, err, tools)
+		}
+	}
+}
+
+// TestMake checks what does not need a build: other systems, two builds at once, and a cache that
+// cannot be written.
+func TestMake(t *testing.T) {
+	tools, err := Select("", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *tools
+	other.GOOS = "darwin"
+	path, err := Make(&other, t.TempDir(), Options{Files: true})
+	if text, _ := os.ReadFile(path); err != nil || strings.Count(string(text), ":") != 1 {
+		t.Errorf("darwin: %v, %s", err, text)
+	}
+	cache := t.TempDir()
+	var paths [2]string
+	var wg sync.WaitGroup
+	for i := range paths {
+		wg.Go(func() { paths[i], _ = Make(&other, cache, Options{Files: true}) })
+	}
+	wg.Wait()
+	left, _ := os.ReadDir(cache)
+	if paths[0] == "" || paths[0] != paths[1] || len(left) != 1 {
+		t.Errorf("two at once: %q, left %v", paths, left)
+	}
+	write(t, filepath.Join(cache, "file"), "")
+	if _, err := Make(&other, filepath.Join(cache, "file"), Options{}); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME") {
+		t.Errorf("no directory: %v", err)
+	}
+}
+
+// TestArguments checks how the arguments of the go command are understood.
+func TestArguments(t *testing.T) {
+	for _, tc := range []struct{ args, flags, rest string }{
+		{"./...", "", "./..."},
+		{"-race ./cmd -tags=x", "-race", "./cmd -tags=x"},
+		{"-o out -tags a,b -v . arg", "-o out -tags a,b -v", ". arg"},
+		{"--trimpath -run Name -count=1 ./x", "--trimpath -run Name -count=1", "./x"},
+		{"-short -args -tags x", "-short", "-args -tags x"},
+		{"-ldflags=-w", "-ldflags=-w", ""},
+	} {
+		flags, rest := split(strings.Fields(tc.args))
+		if strings.Join(flags, " ") != tc.flags || strings.Join(rest, " ") != tc.rest {
+			t.Errorf("%s: %q %q", tc.args, flags, rest)
+		}
+	}
+	for _, tc := range []struct{ goflags, flags, want string }{
+		{"", "", "-tags=new"},
+		{"", "-tags a,b", "-tags a,b -tags=a,b,new"},
+		{"-mod=mod -tags=c", "-v", "-v -tags=c,new"},
+		{"-tags=c", "--tags=a", "--tags=a -tags=a,new"},
+	} {
+		tools := &Toolchain{GOFLAGS: tc.goflags}
+		if got := strings.Join(tools.tag(strings.Fields(tc.flags), "new"), " "); got != tc.want {
+			t.Errorf("%s with GOFLAGS=%s: %s, want %s", tc.flags, tc.goflags, got, tc.want)
+		}
+	}
+	tools := &Toolchain{GOFLAGS: "-overlay=mine"}
+	if _, err := tools.Command(t.TempDir(), Options{}, "build", nil); err == nil || !strings.Contains(err.Error(), "leave out -overlay") {
+		t.Errorf("a second overlay: %v", err)
+	}
+}
