@@ -102,8 +102,12 @@
 // WAL it costs nothing more: the journal is kept, so its entry is synced only once.
 //
 // A failed sync is final. Every later sync of the database returns the same error until all
-// of its connections are closed. The kernel reports a failure once, and then treats the lost
-// data as written.
+// of its connections are closed; only the checkpoint of the last close still syncs. The kernel reports
+// a failure once, and then treats the lost data as written, so a later sync would succeed. Before the
+// error is returned, the committed frames of the WAL are therefore written again, and the frames of the failed
+// commit are made invalid. The database may be opened again at once, by this process or by another one:
+// its later commits are as durable as any, and the failed commit is not there. A process that is killed within
+// that sync leaves this undone.
 //
 // # Group sync
 //

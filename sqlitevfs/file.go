@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -135,6 +136,7 @@ func (f *file) syncWAL() error {
 	}
 	if err := f.db.commits.syncWAL(); err != nil {
 		f.db.fail(err)
+		f.beside.failed()
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
 	}
 	f.walSynced = f.checkpoint
@@ -161,7 +163,7 @@ func (f *file) Truncate(size int64) error {
 // Sync makes the file durable, and its directory entry if the entry is not known to be
 // durable.
 func (f *file) Sync(flags vfs.SyncFlag) error {
-	if err := f.db.failure(); err != nil {
+	if err := cmp.Or(f.refusal(), f.stillStale()); err != nil {
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
 	}
 	if f.db != nil {
@@ -173,6 +175,7 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 	all, err := f.sync(flags)
 	if err != nil {
 		f.db.fail(err)
+		f.failed()
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
 	}
 	if !f.entry {

@@ -39,6 +39,7 @@ type frameWriter struct {
 	failed  error // of the last indexUsed, which dropped frames
 	keep    bool  // keep all frames until forget is called, as far as they are contiguous
 	ends    int   // new frames that end a transaction since the last sync
+	ended   bool  // a frame that ends a transaction was written, and indexUsed was not called since
 }
 
 // maxFrames is how many bytes of frames are held or kept, and one frame more.
@@ -51,6 +52,9 @@ func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 
 // writeAt writes to a WAL instead of f.WriteAt.
 func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error) {
+	if len(p) == frameHeaderSize && off >= walHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 {
+		w.ended = true
+	}
 	switch {
 	case w.failed != nil:
 		return 0, w.failed
@@ -160,7 +164,7 @@ func (w *frameWriter) flush(f vfs.File) error {
 // to a transaction that was rolled back, so SQLite does not read them. If they cannot be written, all writes are
 // refused until the next call, which comes before the next transaction.
 func (w *frameWriter) indexUsed(f vfs.File) {
-	w.watched = true
+	w.watched, w.ended = true, false
 	if w.failed = w.flush(f); w.failed != nil {
 		w.drop()
 	}
@@ -347,6 +351,14 @@ func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64)
 	}
 	wal.SyncedTo(h, end)
 	return false, nil
+}
+
+// identity returns the identity of the file, zero if it is not known. w may be nil.
+func (w *walFile) identity() disk.ID {
+	if w == nil {
+		return disk.ID{}
+	}
+	return w.id
 }
 
 func (w *walFile) close() error { return w.db.commits.walClosed() }

@@ -21,6 +21,8 @@ type Explore struct {
 	States int // roughly the number of states over all cuts; each cut has at least a few
 	// Every, if more than 1, tries one of that many cuts.
 	Every int
+	// From is the first operation after which the power is cut.
+	From int
 	// With Only, Cut and Number choose one state, to reproduce a failure.
 	Only        bool
 	Cut, Number int
@@ -77,7 +79,7 @@ func (t *Trace) Run(e Explore) (Result, error) {
 	w := t.walk(cmp.Or(e.Sector, defaultSector))
 	for i, cut := range cuts {
 		w.to(cut)
-		if every := uint64(max(e.Every, 1)); e.Only && cut != e.Cut || !e.Only && uint64(i)%every != e.Seed%every {
+		if every := uint64(max(e.Every, 1)); e.Only && cut != e.Cut || !e.Only && uint64(i)%every != e.Seed%every || cut <= e.From {
 			continue
 		}
 		res.Cuts++
@@ -171,14 +173,23 @@ func (w *walker) to(cut int) {
 		case Ack:
 			w.acked[op.Name] = int(op.Off)
 		case Lose:
-			w.pending = slices.DeleteFunc(w.pending, func(i int) bool {
-				p := w.trace.Ops[i]
-				return !p.names() && p.File == op.File
-			})
+			w.lose(op.File)
 		default:
 			w.pending = append(w.pending, w.at)
 		}
 	}
+}
+
+// lose forgets the writes to a file. Its truncations are durable: they are metadata, which file systems have in a
+// journal, and whose loss would end the file system.
+func (w *walker) lose(file int) {
+	w.pending = slices.DeleteFunc(w.pending, func(i int) bool {
+		op := w.trace.Ops[i]
+		if op.Kind == Truncate && op.File == file {
+			w.durable.change(op)
+		}
+		return (op.Kind == Write || op.Kind == Truncate) && op.File == file
+	})
 }
 
 // complete makes the operations that a sync covers durable.

@@ -351,6 +351,18 @@ func (w *WAL) sync(sync func() error) error {
 	return nil
 }
 
+// Renewed is called when all committed frames of the WAL were written again after a failed sync. The next sync
+// then makes them durable, and the failure is no longer final.
+func (w *WAL) Renewed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = nil
+	w.broken.Store(false)
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	delete(w.log.unsynced, w.path)
+}
+
 // noteSynced adds to the next batch up to where a WAL is durable by itself, so that a replay does
 // not expect commits in a WAL that was removed or restarted. The caller holds the mutex.
 func (l *Log) noteSynced(mark record) {

@@ -111,6 +111,33 @@ func (h Header) chain(c checksum, frame []byte) (checksum, bool) {
 // commits reports whether a frame ends a transaction.
 func commits(frame []byte) bool { return be.Uint32(frame[4:]) != 0 }
 
+// Frames checks the frames of a WAL, which Add receives from its beginning on in pieces of any size.
+type Frames struct {
+	header Header
+	sum    checksum
+	begun  bool
+	rest   []byte
+}
+
+// Add returns false if a frame does not continue those before it.
+func (c *Frames) Add(p []byte) bool {
+	c.rest = append(c.rest, p...)
+	if !c.begun {
+		h, err := ParseHeader(c.rest)
+		if err != nil {
+			return len(c.rest) < walHeaderSize
+		}
+		c.header, c.sum, c.begun = h, h.sum, true
+		c.rest = c.rest[walHeaderSize:]
+	}
+	frame, ok := int(c.header.frame()), true
+	for len(c.rest) >= frame && ok {
+		c.sum, ok = c.header.chain(c.sum, c.rest[:frame])
+		c.rest = c.rest[frame:]
+	}
+	return ok
+}
+
 // sumOf returns the checksum in a frame.
 func sumOf(frame []byte) checksum {
 	return checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}

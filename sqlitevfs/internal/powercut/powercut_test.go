@@ -31,7 +31,12 @@ func explore(t *testing.T, trace *powercut.Trace, states int, check func(*powerc
 // exploreSome checks only one of every n moments.
 func exploreSome(t *testing.T, trace *powercut.Trace, states, every int, check func(*powercut.State, string) error) {
 	t.Helper()
-	e := powercut.Explore{Seed: rand.Uint64(), States: states, Every: every, Dir: fastDir(t), Check: check}
+	exploreWith(t, trace, powercut.Explore{States: states, Every: every, Check: check})
+}
+
+func exploreWith(t *testing.T, trace *powercut.Trace, e powercut.Explore) {
+	t.Helper()
+	e.Seed, e.Dir = rand.Uint64(), fastDir(t)
 	if slow { // but no fewer than some 40 operations of a short trace
 		e.Every = max(e.Every, min(9*e.Every, len(trace.Ops)/40))
 	}

@@ -14,23 +14,32 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// Recorder records the changes to the files of one directory.
-type Recorder struct{ *powercut.Recorder }
+// Recorder records the changes to the files of one directory. [Recorder.FailAt] makes one of them fail.
+type Recorder struct {
+	*powercut.Recorder
+	faults faults
+}
 
 // NewRecorder records the changes in an empty directory.
-func NewRecorder(dir string) *Recorder { return &Recorder{powercut.NewRecorder(dir)} }
+func NewRecorder(dir string) *Recorder {
+	return &Recorder{Recorder: powercut.NewRecorder(dir), faults: faults{nth: -1}}
+}
 
 // SyncDir makes the entries of a directory durable.
 func (r *Recorder) SyncDir(dir string) error {
 	return r.Synced(-1, r.Dir(dir), func() error { return disk.OS.SyncDir(dir) })
 }
 
-// FS returns the operating system's files, recorded.
-func (r *Recorder) FS() disk.FS { return recordedFS{r} }
-
-type recordedFS struct{ r *Recorder }
+// recordedFS is the operating system's files, recorded.
+type recordedFS struct {
+	r *Recorder
+	p *process
+}
 
 func (f recordedFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	if err := f.p.gone(); err != nil {
+		return nil, err
+	}
 	var file disk.File
 	number, err := f.r.Opened(name, func() (err error) {
 		file, err = disk.OS.Open(name, flag, perm)
@@ -39,7 +48,7 @@ func (f recordedFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.Fi
 	if err != nil {
 		return nil, err
 	}
-	return &recordedFile{file, f.r, number, flag&disk.Durable != 0}, nil
+	return &recordedFile{file, f.r, f.p, number, flag&disk.Durable != 0}, nil
 }
 
 func (f recordedFS) Lookup(name string) (disk.ID, error) { return disk.OS.Lookup(name) }
@@ -47,29 +56,47 @@ func (f recordedFS) Lookup(name string) (disk.ID, error) { return disk.OS.Lookup
 func (f recordedFS) List(dir string) ([]string, error) { return disk.OS.List(dir) }
 
 func (f recordedFS) Remove(name string) error {
+	if err := f.p.gone(); err != nil {
+		return err
+	}
 	return f.r.Removed(name, func() error { return os.Remove(name) })
 }
 
 func (f recordedFS) Rename(oldname, newname string) error {
+	if err := f.p.gone(); err != nil {
+		return err
+	}
 	return f.r.Renamed(oldname, newname, func() error { return os.Rename(oldname, newname) })
 }
 
-func (f recordedFS) SyncDir(dir string) error { return f.r.SyncDir(dir) }
+func (f recordedFS) SyncDir(dir string) error {
+	if err := f.p.gone(); err != nil {
+		return err
+	}
+	return f.r.SyncDir(dir)
+}
 
 type recordedFile struct {
 	disk.File
 	r       *Recorder
+	p       *process
 	number  int
 	through bool
 }
 
 func (f *recordedFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.p.gone(); err != nil {
+		return 0, err
+	}
 	if !f.through || f.number < 0 {
 		n, err := f.File.WriteAt(p, off)
 		f.r.Wrote(f.number, p[:n], off)
 		return n, err
 	}
 	begin := f.r.Note(powercut.Op{Kind: powercut.Write, File: f.number, Off: off, Data: bytes.Clone(p), Through: true})
+	if err := f.r.faults.call("write", f.r.name(f.number)); err != nil {
+		return 0, err // it is not known what the disk has
+	}
 	n, err := f.File.WriteAt(p, off)
 	if err == nil {
 		f.r.Note(powercut.Op{Kind: powercut.End, Off: begin})
@@ -78,6 +105,9 @@ func (f *recordedFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *recordedFile) Truncate(size int64) error {
+	if err := f.p.gone(); err != nil {
+		return err
+	}
 	err := f.File.Truncate(size)
 	if err == nil && f.number >= 0 {
 		f.r.Note(powercut.Op{Kind: powercut.Truncate, File: f.number, Off: size})
@@ -85,7 +115,7 @@ func (f *recordedFile) Truncate(size int64) error {
 	return err
 }
 
-func (f *recordedFile) Sync() error { return f.r.Synced(f.number, "", f.File.Sync) }
+func (f *recordedFile) Sync() error { return f.r.sync(f.p, f.number, f.File.Sync) }
 
 // StateFS returns the operating system's files without syncs, which a built state does not need.
 func StateFS() disk.FS { return stateFS{disk.OS} }

@@ -22,6 +22,7 @@ type VFS struct {
 	MaxRecord int
 
 	r *Recorder
+	p *process
 }
 
 // VFS wraps a VFS; nil means the default one.
@@ -29,15 +30,19 @@ func (r *Recorder) VFS(base vfs.VFS) *VFS {
 	if base == nil {
 		base = vfs.Find("os")
 	}
-	return &VFS{VFS: base, r: r}
+	return &VFS{VFS: base, r: r, p: new(process)}
 }
 
+// Kill makes all later changes by this VFS, and by files that it opened, fail without an effect: the
+// process was killed.
+func (v *VFS) Kill() { v.p.dead.Store(true) }
+
 // SyncDir makes the entries of a directory durable.
-func (v *VFS) SyncDir(dir string) error { return v.r.SyncDir(dir) }
+func (v *VFS) SyncDir(dir string) error { return recordedFS{v.r, v.p}.SyncDir(dir) }
 
 // GroupLog returns the options of the group log: it is recorded, and so small that it wraps around.
 func (v *VFS) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: v.r.FS(), SegmentSize: 16 << 10, MaxSize: 48 << 10,
+	return grouplog.Options{FS: recordedFS{v.r, v.p}, SegmentSize: 16 << 10, MaxSize: 48 << 10,
 		MaxRecord: cmp.Or(v.MaxRecord, 64<<10), NoTrials: true, Local: true}
 }
 
@@ -48,6 +53,9 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if name.String() == "" {
 		return vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	}
+	if err := v.p.gone(); err != nil {
+		return nil, flags, err
+	}
 	number, err := v.r.Opened(name.String(), func() (err error) {
 		file, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags)
 		return err
@@ -55,11 +63,14 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if err != nil {
 		return nil, flags, err
 	}
-	return &vfsFile{File: file, r: v.r, number: number}, out, nil
+	return &vfsFile{File: file, r: v.r, p: v.p, number: number}, out, nil
 }
 
 // Delete removes a file, and syncs its directory if syncDir is set.
 func (v *VFS) Delete(name string, syncDir bool) error {
+	if err := v.p.gone(); err != nil {
+		return err
+	}
 	if err := v.r.Removed(name, func() error { return v.VFS.Delete(name, false) }); err != nil || !syncDir {
 		return err
 	}
@@ -70,16 +81,26 @@ func (v *VFS) Delete(name string, syncDir bool) error {
 type vfsFile struct {
 	vfs.File
 	r      *Recorder
+	p      *process
 	number int
 }
 
 func (f *vfsFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.p.gone(); err != nil {
+		return 0, err
+	}
+	if err := f.r.faults.call("write", f.r.name(f.number)); err != nil {
+		return 0, err
+	}
 	n, err := f.File.WriteAt(p, off)
 	f.r.Wrote(f.number, p[:n], off)
 	return n, err
 }
 
 func (f *vfsFile) Truncate(size int64) error {
+	if err := f.p.gone(); err != nil {
+		return err
+	}
 	err := f.File.Truncate(size)
 	if err == nil && f.number >= 0 {
 		f.r.Note(powercut.Op{Kind: powercut.Truncate, File: f.number, Off: size})
@@ -88,7 +109,7 @@ func (f *vfsFile) Truncate(size int64) error {
 }
 
 func (f *vfsFile) Sync(flags vfs.SyncFlag) error {
-	return f.r.Synced(f.number, "", func() error { return f.File.Sync(flags) })
+	return f.r.sync(f.p, f.number, func() error { return f.File.Sync(flags) })
 }
 
 // SharedMemory returns that of the wrapped file, whose content does not survive anyway.
