@@ -3,12 +3,13 @@
 package ufile
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -75,7 +76,7 @@ func (c *copying) copyFromPositions(most int64) (int64, error) {
 	_, srcErr := c.src.f.Seek(from+c.copied, io.SeekStart)
 	_, dstErr := c.dst.f.Seek(to+c.copied, io.SeekStart)
 	if err == nil {
-		err = errors.Join(srcErr, dstErr)
+		err = cmp.Or(srcErr, dstErr)
 	}
 	return c.copied, err
 }
@@ -155,7 +156,7 @@ func borrow(e Endpoint) (*File, func(), error) {
 	switch e := e.(type) {
 	case *File:
 		if e.std() != nil {
-			return e, func() {}, nil
+			return e.now(), func() { runtime.KeepAlive(e) }, nil
 		}
 	case *os.File:
 		if e != nil {
@@ -325,7 +326,17 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 // by the kernel: one of two regular files has O_DIRECT.
 func (f *File) overlaps(src *File) bool {
 	return f.std() != nil && src.std() != nil && (f.direct || src.direct) &&
-		f.accelerated() && src.accelerated() && !f.appends
+		f.accelerated() && src.accelerated() && !f.now().appends
+}
+
+// now returns the file with the flags that it has now: fcntl(2) may have changed them
+// since it was opened.
+func (f *File) now() *File {
+	now := *f
+	if flags, err := sys.OpenFlags(f.fd); err == nil {
+		now.setFlags(flags)
+	}
+	return &now
 }
 
 // readFromFile copies from a file with several blocks in flight.

@@ -4,7 +4,6 @@ package ufile
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -21,7 +20,6 @@ func (c *copying) sparse(st fs.FileInfo, size, to int64) (err error) {
 		return c.data(c.from, to, c.o.Blocks)
 	}
 	defer holes.Close()
-	defer func() { err = errors.Join(err, c.grow()) }()
 	for pos := c.from; pos < to; {
 		if err := context.Cause(c.ctx); err != nil {
 			return err
@@ -75,18 +73,17 @@ func (c *copying) nextData(holes *sys.FD, pos, to int64) (start, end int64, err 
 	}
 	st, err := c.src.Stat()
 	if err == nil && st.Size() < to { // it has shrunk
-		err = io.EOF
+		if to = st.Size(); to <= pos {
+			err = io.EOF
+		}
 	}
 	return to, to, err
 }
 
-// hole makes a hole, or zeros, of what of a range lies in dst, which had that
-// size.
+// hole makes a hole, or zeros, of what of a range lies in dst, which had that size, and
+// lets dst grow by the rest. What does not succeed so is written, as os.File does.
 func (c *copying) hole(from, to, size int64) error {
-	if from >= to {
-		return nil
-	}
-	inside := min(to, size-c.delta)
+	inside := max(from, min(to, size-c.delta))
 	if from < inside {
 		_, err := c.hold(func(dst, _ int) (int, error) {
 			return 0, sys.PunchHole(dst, from+c.delta, inside-from)
@@ -97,7 +94,10 @@ func (c *copying) hole(from, to, size int64) error {
 			}
 		}
 	}
-	c.reached(to)
+	if inside < to && c.grow(to) != nil {
+		return c.zeros(inside, to)
+	}
+	c.reached(max(from, to))
 	return nil
 }
 
@@ -120,11 +120,11 @@ func (c *copying) zeros(from, to int64) error {
 	return nil
 }
 
-// grow gives dst the size that it has when it ends in a hole.
-func (c *copying) grow() error {
+// grow lets dst reach as far as an offset of the source.
+func (c *copying) grow(to int64) error {
 	st, err := c.dst.Stat()
-	if end := c.from + c.copied + c.delta; err == nil && c.copied > 0 && st.Size() < end {
-		err = c.dst.Truncate(end)
+	if err == nil && st.Size() < to+c.delta {
+		err = c.dst.Truncate(to + c.delta)
 	}
 	return err
 }

@@ -283,13 +283,14 @@ func (c *copying) splice() (handled bool, err error) {
 	if pipe == c.src {
 		wait = conn.Read
 	}
-	for first := true; ; first = false {
+	for first := true; ; first = false { // the first error may be a sandbox's, of any number
 		if err := context.Cause(c.ctx); err != nil {
 			return true, c.move(file, off, err)
 		}
 		n, err := c.spliceOnce(wait, pipe, file, off+c.copied)
-		if err != nil && first && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)) {
-			return false, nil
+		var errno syscall.Errno
+		if first && errors.As(err, &errno) {
+			return false, nil // a plain call succeeds, or returns the error in the form of os.File
 		}
 		if err != nil || n == 0 {
 			return true, c.move(file, off, err)

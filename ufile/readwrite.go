@@ -64,7 +64,7 @@ func (f *File) readHot(p []byte, off int64) bool {
 	}
 	n, _ := sys.Pread(f.fd, p, off)
 	f.lock.Release()
-	return n == len(p)
+	return n > 0 && n == len(p)
 }
 
 // readFirst is the first ReadAt of a file about which nothing is known yet. It reports
