@@ -334,8 +334,11 @@ func (l *ringLoop) closeRing() error {
 	return errors.Join(l.poller.Close(), l.ring.Close())
 }
 
-// pollOut is POLLOUT.
-const pollOut uring.PollEvents = 4
+const (
+	// pollIn and pollOut are POLLIN and POLLOUT.
+	pollIn  uring.PollEvents = 1
+	pollOut uring.PollEvents = 4
+)
 
 // wakeupEvents is POLLIN and EPOLLET: each signal is reported although the eventfd is
 // never read.
@@ -515,6 +518,10 @@ func (l *ringLoop) cancelAgain(userData uint64) {
 // received handles a completion of a receive.
 func (l *ringLoop) received(e uring.CQE) {
 	c := l.find(e.UserData)
+	if c != nil && c.bstate.polling {
+		l.readable(c, e.Errno())
+		return
+	}
 	data, _ := l.bufs.Take(e)
 	if e.Has(uring.CQEBuffer) {
 		defer l.recycle(e.BufferID(), data) // OnData may end the goroutine
@@ -560,9 +567,10 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	}
 }
 
-// noteFlow records whether a receive filled its buffer. After bulkFrom full buffers in a
-// row the connection counts as one that sends much: each receive then brings one buffer,
-// and plain calls the rest, in larger pieces, for as long as receives fill their buffers.
+// noteFlow records whether a receive could fill a buffer. After bulkFrom that did, the
+// connection counts as one that sends much, until as many in a row did not: a poll then
+// reports that it is readable, and plain calls receive, in larger pieces. A piece that
+// follows a full buffer is its rest, and does not count.
 func (l *ringLoop) noteFlow(k *backendState, full bool) {
 	if l.server.opts.largest == l.server.opts.BufferSize {
 		return
@@ -570,16 +578,36 @@ func (l *ringLoop) noteFlow(k *backendState, full bool) {
 	switch {
 	case full && k.fullInRow < bulkFrom:
 		k.fullInRow++
-	case !full && k.fullInRow > 0:
+	case !full && !k.wasFull && k.fullInRow > 0:
 		k.fullInRow--
 	}
+	k.wasFull = full
 	switch k.fullInRow {
 	case bulkFrom:
 		k.bulk = true
 	case 0:
 		k.bulk = false
 	}
-	k.mayHaveMore = full && k.bulk && !k.armed
+}
+
+// readable handles the completion of a poll: plain calls receive.
+func (l *ringLoop) readable(c *Conn, errno syscall.Errno) {
+	k := &c.bstate
+	k.armed, k.canceling, k.polling = false, false, false
+	l.markDirty(c)
+	if errno == syscall.ECANCELED { // by the loop, or the thread that armed it has exited
+		return
+	}
+	c.mu.Lock()
+	want := c.wantsInput() && !k.ending && (!l.leaving || k.drained)
+	c.mu.Unlock()
+	if k.mayHaveMore = false; !want || k.kept != nil {
+		return // the next poll reports it again
+	}
+	n, more := l.receiveNow(c)
+	k.wasFull = false
+	l.noteFlow(k, n >= l.server.opts.BufferSize)
+	k.mayHaveMore = more
 }
 
 // sent handles the completion of a send.
@@ -675,8 +703,8 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	return false
 }
 
-// receive arms the receive: multishot, except where plain calls follow (noteFlow) and
-// for Unix sockets. For Unix sockets Linux 6.18 counts the remaining bytes. If data and
+// receive arms the receive: a poll where plain calls receive (noteFlow), otherwise
+// multishot, except for Unix sockets. For Unix sockets Linux 6.18 counts the remaining bytes. If data and
 // the end of the stream arrive at the same time, a multishot receive returns the data,
 // finds nothing left, and never checks again: the end, and with it OnClose, would be lost.
 func (l *ringLoop) receive(c *Conn) {
@@ -686,7 +714,10 @@ func (l *ringLoop) receive(c *Conn) {
 		l.count.rearms.Add(1)
 	}
 	k.armed, k.mayHaveMore, k.tid = true, false, l.tid
-	if e := l.sqe(); k.oneShot {
+	k.polling = k.bulk
+	if e := l.sqe(); k.polling {
+		e.PollAdd(uring.Fd(k.fd), pollIn).SetUserData(k.tag(kindRecv))
+	} else if k.oneShot {
 		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
 	} else {
 		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))

@@ -696,7 +696,6 @@ type outQueue struct {
 	n          int  // bytes
 	off        int  // bytes of the head that were sent
 	busy       bool // the head belongs to the kernel
-	used       bool // bytes were added since the last drop
 	finished   []finishedLoan
 }
 
@@ -740,7 +739,6 @@ func (q *outQueue) fail(err error) {
 // add copies p to the end.
 func (q *outQueue) add(p []byte) {
 	q.n += len(p)
-	q.used = q.used || len(p) > 0
 	for len(p) > 0 {
 		t := q.tail
 		if t == nil || t == q.head && q.busy || len(t.b) == cap(t.b) {
@@ -820,11 +818,11 @@ type backendState struct {
 	slot        uint32
 	gen         uint32
 	tid         int32        // the thread that armed the receive
+	turnLeft    int32        // bytes that OnData may still get in turn
 	drainLeft   int32        // Shutdown: how much more is read at most, 0 before the first piece
-	timerAt     int          // index in the heap of timers + 1, 0 if it is not there
+	timerAt     int32        // index in the heap of timers + 1, 0 if it is not there
 	kept        *keptInput   // nil if nothing is kept
-	turn        uint64       // the loop's turn to which turnLeft belongs
-	turnLeft    int          // bytes that OnData may still get in that turn
+	turn        uint64       // the loop's turn that turnLeft is for
 	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 	armed       bool         // a receive is in flight
 	canceling   bool         // its cancellation was submitted
@@ -832,11 +830,13 @@ type backendState struct {
 	marked      bool         // the loop will process the connection
 	drained     bool         // Shutdown: all that had arrived was delivered
 	oneShot     bool         // the receive ends after one completion
+	polling     bool         // a poll is armed instead of a receive
 	lingers     bool         // closing the socket may wait for the peer
 	bulk        bool         // the peer sends much
 	mayHaveMore bool         // plain calls may receive more
 	discard     bool         // Shutdown: later data are dropped
 	sendTimeout bool         // SO_SNDTIMEO is set
+	wasFull     bool         // the last receive filled its buffer
 	fullInRow   uint8        // receives in a row that filled their buffers, up to bulkFrom
 
 	net *netConn // used by the net backend

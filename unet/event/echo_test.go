@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,27 @@ func TestEcho(t *testing.T) {
 		wg.Wait()
 		if n := s.Stats().Accepted; n != uint64(conns) {
 			t.Errorf("%d connections accepted, want %d", n, conns)
+		}
+	})
+}
+
+// TestMessagesInOnePiece sends messages that are longer than a receive buffer. Once a few
+// have arrived, OnData must get each as a whole, not in pieces of BufferSize.
+func TestMessagesInOnePiece(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		h, calls := echoes(), atomic.Int64{}
+		echo := h.OnData
+		h.OnData = func(c *Conn, p []byte) { calls.Add(1); echo(c, p) }
+		c := dial(t, start(t, h, o))
+		for _, size := range []int{5000, 8 << 10, 16 << 10, 60 << 10, 100, 16 << 10} {
+			const messages = 60
+			calls.Store(0)
+			for i := range messages {
+				exchange(t, c, random(size, uint64(i)))
+			}
+			if n := calls.Load(); o.Mode != ModeNet && n > 3*messages/2 {
+				t.Errorf("%d messages of %d bytes arrived in %d pieces", messages, size, n)
+			}
 		}
 	})
 }

@@ -424,7 +424,7 @@ func TestTimerHeap(t *testing.T) {
 		}
 	}
 	for i, e := range h {
-		if e.c.bstate.timerAt != i+1 || !e.at.Equal(want[e.c]) {
+		if int(e.c.bstate.timerAt) != i+1 || !e.at.Equal(want[e.c]) {
 			t.Fatalf("entry %d: %v at %d, want %v", i, e.at, e.c.bstate.timerAt, want[e.c])
 		}
 	}

@@ -5,6 +5,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -135,14 +136,14 @@ func (l *loop) memory() []byte {
 	return l.scratch
 }
 
-// memoryFor returns a buffer for receiving from a connection. If the peer has left
-// responses unread, the buffer is no longer than WriteLimit: the handler may write as
-// many bytes in response to each piece.
+// memoryFor returns a buffer for receiving from a connection. While responses are pending,
+// the buffer is no longer than WriteLimit: the handler may write as many bytes in response
+// to each piece.
 func (l *loop) memoryFor(c *Conn) []byte {
 	p, o := l.memory(), &l.server.opts
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.out.used {
+	if c.out.n > 0 {
 		p = p[:min(len(p), max(o.WriteLimit, o.BufferSize))]
 	}
 	return p
@@ -159,35 +160,36 @@ const (
 	sendTurn = 1 << 20
 )
 
-// receiveNow receives by plain calls, passes the data to the handler, and reports
-// whether there may be more.
-func (l *loop) receiveNow(c *Conn) (more bool) {
+// receiveNow receives by plain calls and passes the data to the handler. It returns how
+// much it received, and whether there may be more.
+func (l *loop) receiveNow(c *Conn) (total int, more bool) {
 	memory := l.memoryFor(c)
 	for range pieces {
 		p := memory[:min(len(memory), l.allowance(c))]
 		if len(p) == 0 {
-			return true
+			return total, true
 		}
 		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
 		switch {
 		case errno == syscall.EINTR:
 			continue
 		case errno == syscall.EAGAIN:
-			return false
+			return total, false
 		case errno != 0:
 			l.receiveEnded(c, -int32(errno))
-			return false
+			return total, false
 		case n == 0:
 			l.receiveEnded(c, 0)
-			return false
+			return total, false
 		}
+		total += n
 		l.deliver(c, p[:n])
 		sys.Poison(p[:n])
 		if n < len(p) || c.bstate.kept != nil {
-			return false
+			return total, false
 		}
 	}
-	return true
+	return total, true
 }
 
 // finished reports whether the loop has nothing left to do, and sets over if so.
@@ -575,9 +577,9 @@ func (l *loop) find(userData uint64) *Conn {
 func (l *loop) allowance(c *Conn) int {
 	k := &c.bstate
 	if k.turn != l.turns {
-		k.turn, k.turnLeft = l.turns, l.server.opts.TurnBytes
+		k.turn, k.turnLeft = l.turns, int32(min(l.server.opts.TurnBytes, math.MaxInt32))
 	}
-	return max(k.turnLeft, 0)
+	return max(int(k.turnLeft), 0)
 }
 
 // deliver passes data to the handler, or keeps it while reading is stopped.
@@ -594,7 +596,7 @@ func (l *loop) deliver(c *Conn, data []byte) {
 	switch {
 	case gone:
 	case now:
-		k.turnLeft -= len(data)
+		k.turnLeft -= int32(len(data))
 		c.onData(data)
 		l.markDirty(c)
 	default:
@@ -620,7 +622,7 @@ func (l *loop) release(c *Conn) {
 		}
 		p := h.queue.front()
 		p = p[:min(len(p), l.server.opts.largest, left)]
-		k.turnLeft -= len(p)
+		k.turnLeft -= int32(len(p))
 		c.onData(p)
 		h.queue.advance(len(p))
 	}
@@ -634,7 +636,7 @@ func (l *loop) release(c *Conn) {
 		l.receiveEnded(c, h.res)
 	case k.mayHaveMore:
 		k.mayHaveMore = false // OnData may end the goroutine: then input starts a receive
-		k.mayHaveMore = l.receiveNow(c)
+		_, k.mayHaveMore = l.receiveNow(c)
 	}
 	l.markDirty(c)
 }
@@ -1034,23 +1036,23 @@ type timerEntry struct {
 func (h *timerHeap) set(c *Conn, at time.Time) {
 	if c.bstate.timerAt == 0 {
 		*h = append(*h, timerEntry{at, c})
-		c.bstate.timerAt = len(*h)
+		c.bstate.timerAt = int32(len(*h))
 	}
-	i := c.bstate.timerAt - 1
+	i := int(c.bstate.timerAt) - 1
 	(*h)[i].at = at
 	h.fix(i)
 }
 
 // remove removes a connection, if it is in the heap.
 func (h *timerHeap) remove(c *Conn) {
-	i := c.bstate.timerAt - 1
+	i := int(c.bstate.timerAt) - 1
 	if i < 0 {
 		return
 	}
 	s := *h
 	n := len(s) - 1
 	s[i] = s[n]
-	s[i].c.bstate.timerAt = i + 1
+	s[i].c.bstate.timerAt = int32(i + 1)
 	s[n], c.bstate.timerAt = timerEntry{}, 0
 	*h = s[:n]
 	if i < n {
@@ -1088,7 +1090,7 @@ func (h timerHeap) fix(i int) {
 
 func (h timerHeap) put(i int, e timerEntry) {
 	h[i] = e
-	e.c.bstate.timerAt = i + 1
+	e.c.bstate.timerAt = int32(i + 1)
 }
 
 // schedule sets an alarm for the timer of a connection, which has changed. The

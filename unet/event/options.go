@@ -63,11 +63,12 @@ type Options struct {
 	WriteLimit int
 	// BufferSize is the size of a receive buffer in bytes, and so the largest length of
 	// OnData's slice. 0 means buffers of 4 KiB. With 0 the slice is longer for a peer that
-	// sends much at once: up to 1 MiB, or up to WriteLimit once the peer has left responses
-	// unread. Buffers is the number of receive buffers of each loop, a power of two up to
-	// 32768. 0 means 1024: 4 MiB of memory for each loop, which a small container may want to
-	// reduce. The connections of a loop share its buffers, and an idle connection holds none.
-	// If all buffers are in use, the loop receives later, and no data is lost.
+	// sends more at once: up to 1 MiB, or up to WriteLimit while responses are pending. Such
+	// a piece is in memory of the loop. Buffers is the number of receive buffers of each loop,
+	// a power of two up to 32768. 0 means 1024: 4 MiB of memory for each loop, which a small
+	// container may want to reduce. The connections of a loop share its buffers, and an idle
+	// connection holds none. If all buffers are in use, the loop receives later, and no data
+	// is lost.
 	BufferSize, Buffers int
 	// TurnBytes bounds how many bytes of one connection the loop passes to OnData, by one
 	// call or several, before it turns to its other connections. One piece may exceed it
