@@ -22,6 +22,13 @@ type Handler struct {
 	// network, not on the peer's writes. The slice is valid until the function returns:
 	// copy data that is needed longer.
 	OnData func(c *Conn, data []byte)
+	// ReceiveInto, if it is set, may be called before data is received. It may return memory
+	// for the data, so that OnData need not copy it: if OnData's slice begins where that
+	// memory begins, the data is there to stay. Otherwise the slice is the loop's, as always.
+	// The memory is used before ReceiveInto or OnData is called again for the connection, and
+	// not afterwards. It is called for peers that send much at once, not with TLS, nor with
+	// ModeNet. nil, or no bytes, is no memory.
+	ReceiveInto func(c *Conn) []byte
 	// OnEOF is called when the peer has ended its direction (TCP FIN). The handler may
 	// continue to write, and must call [Conn.Close] in the end. Without OnEOF the server
 	// sends the pending bytes and closes the connection.
@@ -86,6 +93,15 @@ func (c *Conn) onData(p []byte) {
 		return
 	}
 	c.callOnData(p)
+}
+
+// receiveInto returns the handler's memory for the next data, at most max bytes, nil if it
+// has none.
+func (c *Conn) receiveInto(max int) (p []byte) {
+	if f := c.handler.ReceiveInto; f != nil && c.secure == nil {
+		c.run(func() { p = f(c) })
+	}
+	return p[:min(len(p), max)]
 }
 
 func (c *Conn) onWritable() {

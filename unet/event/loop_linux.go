@@ -165,9 +165,14 @@ const (
 func (l *loop) receiveNow(c *Conn) (total int, more bool) {
 	memory := l.memoryFor(c)
 	for range pieces {
-		p := memory[:min(len(memory), l.allowance(c))]
-		if len(p) == 0 {
+		most := min(len(memory), l.allowance(c))
+		if most == 0 {
 			return total, true
+		}
+		p := c.receiveInto(most)
+		lent := len(p) > 0
+		if !lent {
+			p = memory[:most]
 		}
 		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
 		switch {
@@ -184,7 +189,9 @@ func (l *loop) receiveNow(c *Conn) (total int, more bool) {
 		}
 		total += n
 		l.deliver(c, p[:n])
-		sys.Poison(p[:n])
+		if !lent {
+			sys.Poison(p[:n])
+		}
 		if n < len(p) || c.bstate.kept != nil {
 			return total, false
 		}

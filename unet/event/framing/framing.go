@@ -68,12 +68,18 @@ func Split(f bufio.SplitFunc, most int) *Frames { return &Frames{split: custom{f
 // returns. Feed returns the first error of the stream or of each. Except for [ErrPause],
 // later calls return the same error.
 func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
+	_, err := f.feed(data, each)
+	return err
+}
+
+// feed is Feed. After errBody it returns what is left of data.
+func (f *Frames) feed(data []byte, each func(frame []byte) error) ([]byte, error) {
 	taken := 0 // of data, into buf
 	for step := firstStep; f.err == nil; step *= 2 {
 		rest := f.buf[f.off:]
 		if f.seen == len(rest) {
 			if taken == len(data) {
-				return nil
+				return nil, nil
 			}
 			if len(rest) == 0 {
 				return f.feedDirect(data[taken:], each)
@@ -85,7 +91,7 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 		}
 		n, frame, err := f.split.next(rest, f.seen)
 		if err != nil {
-			return f.fail(err)
+			return nil, f.fail(err)
 		}
 		if n == 0 {
 			f.seen = len(rest)
@@ -100,10 +106,10 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 			f.empty()
 		}
 		if err != nil {
-			return f.stop(err, data[taken:])
+			return f.stopped(err, data[taken:])
 		}
 	}
-	return f.err
+	return nil, f.err
 }
 
 // firstStep is the number of bytes that are copied at first to complete a kept frame.
@@ -111,26 +117,26 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 const firstStep, keptMemory = 512, 4 << 10
 
 // feedDirect takes data if nothing is kept.
-func (f *Frames) feedDirect(data []byte, each func(frame []byte) error) error {
+func (f *Frames) feedDirect(data []byte, each func(frame []byte) error) ([]byte, error) {
 	for len(data) > 0 {
 		n, frame, err := f.split.next(data, 0)
 		switch {
 		case err != nil:
-			return f.fail(err)
+			return nil, f.fail(err)
 		case n == 0:
 			f.keep(data)
 			f.seen = len(data)
-			return nil
+			return nil, nil
 		}
 		data = data[n:]
 		if frame == nil {
 			continue
 		}
 		if err := each(frame); err != nil {
-			return f.stop(err, data)
+			return f.stopped(err, data)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // keep appends data to the kept data.
@@ -146,6 +152,14 @@ func (f *Frames) empty() {
 	if f.buf, f.off, f.seen = f.buf[:0], 0, 0; cap(f.buf) > keptMemory {
 		f.buf = nil
 	}
+}
+
+// stopped is the end of feed because of an error of the function that it calls.
+func (f *Frames) stopped(err error, rest []byte) ([]byte, error) {
+	if err == errBody {
+		return rest, err
+	}
+	return nil, f.stop(err, rest)
 }
 
 // stop ends Feed because of an error of the function that it calls.

@@ -16,9 +16,15 @@ import (
 	"testing"
 )
 
+// feeder is a Frames, or requests.
+type feeder interface {
+	Feed(data []byte, each func(frame []byte) error) error
+	End(each func(frame []byte) error) error
+}
+
 // pieces cuts p into pieces whose lengths come from cuts, and passes each in new memory,
 // which is overwritten afterwards. It returns copies of the frames.
-func pieces(f *Frames, p, cuts []byte, pauses bool) (got [][]byte, err error) {
+func pieces(f feeder, p, cuts []byte, pauses bool) (got [][]byte, err error) {
 	count := 0
 	each := func(frame []byte) error {
 		got = append(got, bytes.Clone(frame))

@@ -4,10 +4,7 @@ package framing
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"math"
-	"net/http"
 	"sync"
 	"time"
 
@@ -19,6 +16,14 @@ type HTTPOptions struct {
 	MaxHead int           // largest head in bytes; the default is 8 KiB
 	MaxBody int           // largest body in bytes; the default is 1 MiB, and larger ones are refused with 413
 	Idle    time.Duration // how long a connection may be without a complete request; the default is a minute
+	// Stream, if it is set, is called with the head of each request that has a body. If it
+	// returns a writer, each piece of the body is written to that when it arrives, instead
+	// of being collected: [Request].Body stays nil, MaxBody does not count, and Idle is how
+	// long the connection may be without a byte of the body. The piece is valid until Write
+	// returns, and Write must not block. answer is called after the last piece. An error of
+	// Stream or Write refuses the request, with the code of a [*StatusError] or 500. If the
+	// body ends early, Close is called if the writer is an io.Closer.
+	Stream func(r *Request) (io.Writer, error)
 }
 
 // HTTP returns a handler of package event that serves HTTP/1.1. It calls answer for each
@@ -45,16 +50,18 @@ func HTTP(answer func(dst []byte, r *Request) []byte, o HTTPOptions) event.Handl
 	of := func(c *event.Conn) *exchange { return c.Value().(*exchange) }
 	return event.Handler{
 		OnOpen: func(c *event.Conn) {
-			e := &exchange{c: c, answer: answer, o: o}
-			e.frames.split = e
+			e := &exchange{c: c, answer: answer, o: &o}
+			e.in.o, e.in.each, e.in.frames.split = &o, e.request, &e.in
 			c.SetValue(e)
 			c.SetTimer(o.Idle)
 		},
-		OnData:     func(c *event.Conn, data []byte) { of(c).feed(data) },
-		OnWritable: func(c *event.Conn) { of(c).feed(nil) },
-		OnEOF:      func(c *event.Conn) { of(c).finish() },
-		OnShutdown: func(c *event.Conn) { of(c).finish() },
-		OnTimer:    func(c *event.Conn) { of(c).late() },
+		OnData:      func(c *event.Conn, data []byte) { of(c).feed(data) },
+		ReceiveInto: func(c *event.Conn) []byte { return of(c).in.receiveInto() },
+		OnWritable:  func(c *event.Conn) { of(c).feed(nil) },
+		OnEOF:       func(c *event.Conn) { of(c).finish() },
+		OnShutdown:  func(c *event.Conn) { of(c).finish() },
+		OnTimer:     func(c *event.Conn) { of(c).late() },
+		OnClose:     func(c *event.Conn, _ error) { of(c).in.abandon() },
 	}
 }
 
@@ -66,51 +73,20 @@ const (
 	outPiece = 64 << 10
 )
 
-// exchange is the state of an HTTP connection. As a splitter it finds the requests.
+// exchange is the state of an HTTP connection.
 type exchange struct {
 	c       *event.Conn
 	answer  func(dst []byte, r *Request) []byte
-	o       HTTPOptions
-	frames  Frames
-	req     Request
-	need    int    // length of the request whose head was parsed, 0 before that
+	o       *HTTPOptions
+	in      requests
 	out     []byte // answers, during feed
 	served  bool   // a request was answered during feed
 	paused  bool   // answers are pending: requests wait
 	last    bool   // no request follows those that have arrived
 	ending  bool   // no further request is taken
 	pending int    // bytes when the timer fired
+	left    int64  // of a streamed body, when the timer fired
 }
-
-// next implements splitter. It stores the request in req.
-func (e *exchange) next(p []byte, seen int) (int, []byte, error) {
-	switch {
-	case e.need > len(p):
-		return 0, nil, nil
-	case e.need > 0:
-		seen = 0 // the head ends within the bytes seen
-	}
-	r, n, err := parseHead(p, seen, e.o.MaxHead)
-	switch {
-	case err != nil || n == 0:
-		return 0, nil, err
-	case r.Length > int64(min(e.o.MaxBody, math.MaxInt-n)): // their sum is an int
-		return 0, nil, refused(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", e.o.MaxBody))
-	}
-	whole := n + int(r.Length)
-	if whole > len(p) {
-		if e.need = whole; r.Continue && n == len(p) {
-			e.out = append(e.out, Continue...)
-		}
-		return 0, nil, nil
-	}
-	e.req, e.need = r, 0
-	e.req.Body = p[n:whole]
-	return whole, p[:whole], nil
-}
-
-// rest implements splitter. The handler does not call it.
-func (*exchange) rest([]byte) (int, []byte, error) { return 0, nil, io.ErrUnexpectedEOF }
 
 // outs are buffers for responses, so that idle connections hold none.
 var outs = sync.Pool{New: func() any { return new([]byte) }}
@@ -126,10 +102,12 @@ func (e *exchange) feed(data []byte) {
 	}
 	buf := outs.Get().(*[]byte)
 	e.out, e.served = (*buf)[:0], false
-	err := e.frames.Feed(data, e.request)
+	err := e.in.feed(data)
 	var bad *StatusError
 	if errors.As(err, &bad) {
 		e.out = AppendRefusal(e.out, bad)
+	} else if e.in.waits() {
+		e.out = append(e.out, Continue...)
 	}
 	e.flush()
 	if cap(e.out) <= 4*outPiece {
@@ -138,7 +116,7 @@ func (e *exchange) feed(data []byte) {
 	}
 	e.out = nil
 	switch {
-	case bad != nil, e.ending && e.frames.Buffered() > 0:
+	case bad != nil, e.ending && e.in.frames.Buffered() > 0:
 		// Closing with unread input resets the connection, and the peer might lose the
 		// response.
 		e.ending = true
@@ -158,11 +136,11 @@ func (e *exchange) feed(data []byte) {
 	}
 }
 
-// request responds to the request in req.
-func (e *exchange) request([]byte) error {
+// request responds to a request.
+func (e *exchange) request(r *Request) error {
 	e.served = true
-	e.out = e.answer(e.out, &e.req)
-	if e.req.Close {
+	e.out = e.answer(e.out, r)
+	if r.Close {
 		e.ending = true
 		return ErrPause
 	}
@@ -192,11 +170,17 @@ func (e *exchange) finish() {
 }
 
 // late is called when no complete request has arrived for too long, or when a connection
-// that is ending is still open. A peer that reads pending bytes gets more time.
+// that is ending is still open. A peer that reads pending bytes, or sends a body that is
+// streamed, gets more time.
 func (e *exchange) late() {
 	n := e.c.Pending()
 	if n > 0 && (e.pending == 0 || n < e.pending) {
 		e.pending = n
+		e.c.SetTimer(e.o.Idle)
+		return
+	}
+	if left := e.in.body.left; n == 0 && e.in.streams() && left != e.left {
+		e.left = left
 		e.c.SetTimer(e.o.Idle)
 		return
 	}

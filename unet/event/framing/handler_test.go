@@ -350,22 +350,56 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// fedRequests feeds requests like a Frames, whose frames are the first line, the fields and the body.
+type fedRequests struct{ requests }
+
+func (q *fedRequests) Feed(data []byte, each func([]byte) error) error {
+	q.each = func(r *Request) error {
+		if w, ok := r.Stream.(*bytes.Buffer); ok {
+			r.Body = w.Bytes()
+		}
+		return each(fmt.Appendf(nil, "%s %s %s %d %v %q %q", r.Method, r.Target, r.Host, r.Length, r.Close, r.fields, r.Body))
+	}
+	return q.feed(data)
+}
+
+func (q *fedRequests) End(each func([]byte) error) error {
+	if err := q.Feed(nil, each); err != nil {
+		return err
+	}
+	if q.body.open {
+		return io.ErrUnexpectedEOF
+	}
+	return q.frames.End(nil)
+}
+
 // FuzzRequests checks that the requests of a stream do not depend on how it is cut into
-// pieces.
+// pieces, nor on whether their bodies are streamed.
 func FuzzRequests(f *testing.F) {
 	for _, raw := range slices.Sorted(maps.Keys(corpus(f))) {
 		f.Add([]byte(raw+raw), []byte{0}, true)
 	}
 	f.Add([]byte("PUT / HTTP/1.0\r\nContent-Length: 9223372036854775807\r\n\r\nabc"), []byte{0}, false)
+	f.Add([]byte("PUT / HTTP/1.0\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nabcPUT / HTTP/1.0\r\nContent-Length: 9\r\n\r\n012345678"), []byte{70, 1}, true)
 	f.Fuzz(func(t *testing.T, p, cuts []byte, pauses bool) {
 		for _, most := range []int{100, math.MaxInt} {
-			requests := func(cuts []byte, pauses bool) ([][]byte, error) {
-				e := &exchange{o: HTTPOptions{MaxHead: 200, MaxBody: most}}
-				e.frames.split = e
-				return pieces(&e.frames, p, cuts, pauses)
+			requests := func(cuts []byte, pauses, streams bool) ([][]byte, error) {
+				q := &fedRequests{requests{o: &HTTPOptions{MaxHead: 200, MaxBody: most}}}
+				q.frames.split = q
+				if streams {
+					q.o.Stream = func(r *Request) (io.Writer, error) {
+						if r.Length > int64(most) {
+							return nil, nil
+						}
+						return new(bytes.Buffer), nil
+					}
+				}
+				return pieces(q, p, cuts, pauses)
 			}
-			want, wantErr := requests(nil, false)
-			got, err := requests(cuts, pauses)
+			want, wantErr := requests(nil, false, false)
+			got, err := requests(cuts, pauses, false)
+			compare(t, got, want, err, wantErr)
+			got, err = requests(cuts, pauses, true)
 			compare(t, got, want, err, wantErr)
 		}
 	})

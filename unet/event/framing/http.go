@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"net/http"
@@ -24,6 +25,8 @@ type Request struct {
 	Minor  int   // minor version of HTTP/1: 0 or 1
 	Length int64 // bytes of the body, from Content-Length
 	Body   []byte
+	// Stream is the writer of [HTTPOptions].Stream that has received the body, nil if Body has it.
+	Stream io.Writer
 	// Close reports that the connection ends after the response: the client asked for
 	// that, or it uses HTTP/1.0 and did not ask for keep-alive. A handler may set it.
 	Close bool
