@@ -97,6 +97,7 @@ func pairs(t *testing.T, o Options, n int) *memStore {
 // without it, and opens the log with AcceptLoss. All records that are left, and new ones,
 // can be read without an error, then and later. Trim removes none of them that it should
 // keep.
+// Promise: appendlog/records-known-durable
 func TestAcceptEveryDamage(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for c := range len(harms) * len(harms) * len(harms) * 2 {
@@ -172,6 +173,7 @@ func acceptAndUse(t *testing.T, s *memStore, want []string) error {
 // TestKillThenPowerCutAcceptingLoss kills an Open with AcceptLoss at each of its calls,
 // opens the log again, appends to it, and cuts the power. From the first acknowledged
 // record on, the log opens without AcceptLoss.
+// Promise: appendlog/records-known-durable
 func TestKillThenPowerCutAcceptingLoss(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	quiet := Options{Logger: slog.New(slog.DiscardHandler)}

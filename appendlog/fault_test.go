@@ -50,6 +50,7 @@ var faultKinds = []faultKind{
 // TestFaults lets the nth call of every kind fail, once and permanently, under load with
 // rotations. Every append returns an error after the failure, the failure stays, and after
 // a restart or a power cut no acknowledged record is missing.
+// Promise: appendlog/acknowledged-record-found
 func TestFaults(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for _, k := range faultKinds {
@@ -249,6 +250,7 @@ func TestFailureReachesEveryWaiter(t *testing.T) {
 // TestPowerCuts ends each run of a log at a random call, by a power cut or by a kill, many
 // times. Each time every acknowledged record is found, and every record that was found
 // before, and the log continues to work.
+// Promise: appendlog/acknowledged-record-found
 func TestPowerCuts(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for seed := range uint64(ringtest.Rounds(120, 20)) {
@@ -261,6 +263,7 @@ func TestPowerCuts(t *testing.T) {
 
 // TestEveryPowerCut cuts the power after each write, and opens every state that the disk
 // may then have: the records that were acknowledged to each goroutine are there, in order.
+// Promise: appendlog/acknowledged-record-found
 func TestEveryPowerCut(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	const goroutines, each = 3, 14
@@ -321,6 +324,7 @@ func TestEveryPowerCut(t *testing.T) {
 // after each write of either run. The page cache of the first run is all that the second
 // run finds, and some of it is not on the disk: every state that the disk may then have
 // opens and has the acknowledged records.
+// Promise: appendlog/acknowledged-record-found
 func TestKillThenPowerCut(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	o := Options{SegmentSize: 4096, Ahead: 4096, Logger: slog.New(slog.DiscardHandler)}

@@ -15,6 +15,8 @@ import (
 // appended records come last. Opening does not read the first segment, so readers find
 // damage there. With AcceptLoss Open always returns a log that works, and no record gets a
 // number that was used before.
+// Promise: appendlog/damaged-log-error
+// Promise: appendlog/records-known-durable
 func FuzzOpen(f *testing.F) {
 	h, records := goldenParts()
 	whole := buildSegment(h, records)[segmentHeaderSize:]

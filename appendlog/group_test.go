@@ -446,6 +446,7 @@ func TestAheadIsWrittenOnce(t *testing.T) {
 
 // TestDiskFullAhead fills the disk while zeros are written ahead: the log continues without
 // them.
+// Promise: appendlog/acknowledged-record-found
 func TestDiskFullAhead(t *testing.T) {
 	s := newMemStore()
 	a := openMem(t, s, Options{Ahead: 4 * len(zeros)})

@@ -19,6 +19,7 @@ const killDirEnv = "RINGSIDE_TEST_APPEND_DIR"
 
 // TestKilled kills processes that append: every record that they reported as durable is
 // found.
+// Promise: appendlog/acknowledged-record-found
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		appendUntilKilled(dir)

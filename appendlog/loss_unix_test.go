@@ -115,6 +115,7 @@ var damages = []struct {
 // TestDamagedByHand damages a closed log. Open refuses it unless nothing is missing. With
 // AcceptLoss it opens the log and reports what is missing, and later opens need no
 // AcceptLoss.
+// Promise: appendlog/records-known-durable
 func TestDamagedByHand(t *testing.T) {
 	needPrograms(t)
 	for _, d := range damages {
@@ -251,6 +252,7 @@ func checkAccepted(t *testing.T, dir string, left []string, lost uint64) {
 }
 
 // TestOlderFiles replaces files of a log by older copies.
+// Promise: appendlog/records-known-durable
 func TestOlderFiles(t *testing.T) {
 	needPrograms(t)
 	for name, c := range map[string]struct {
@@ -379,6 +381,7 @@ func TestOtherProcess(t *testing.T) {
 
 // TestSecondOpen opens a log that another process has open, by each path and after each
 // deletion that could permit it: the open is refused, and does no harm.
+// Promise: appendlog/log-open-append
 func TestSecondOpen(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct{ name, script, dir string }{
@@ -433,6 +436,7 @@ func TestSecondOpen(t *testing.T) {
 
 // TestTakenAway removes the files of an open log: an append is not acknowledged when the
 // log's name no longer leads to the file.
+// Promise: appendlog/log-open-append
 func TestTakenAway(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct{ name, script string }{
@@ -455,6 +459,7 @@ func TestTakenAway(t *testing.T) {
 
 // TestDirectoryMovedAway renames the directory of an open log, and a new log gets its name:
 // each keeps its own records, also over a rotation.
+// Promise: appendlog/log-open-append
 func TestDirectoryMovedAway(t *testing.T) {
 	needPrograms(t)
 	dir := filepath.Join(t.TempDir(), "log")
@@ -477,6 +482,7 @@ func TestDirectoryMovedAway(t *testing.T) {
 
 // TestKilledAndDamaged kills the process that has a log open, and then cuts the last record
 // off: the end mark shows the loss, although the log was not closed.
+// Promise: appendlog/records-known-durable
 func TestKilledAndDamaged(t *testing.T) {
 	needPrograms(t)
 	for _, c := range []struct {
@@ -523,6 +529,7 @@ func TestKilledAndDamaged(t *testing.T) {
 
 // TestCopiedWhileOpen copies a log while records are appended: the copy has every record
 // that its end mark covers, or Open refuses it.
+// Promise: appendlog/records-known-durable
 func TestCopiedWhileOpen(t *testing.T) {
 	needPrograms(t)
 	dir := filepath.Join(t.TempDir(), "log")
@@ -580,6 +587,7 @@ func TestCopiedWhileOpen(t *testing.T) {
 // TestLockIsNotInherited closes a log while a child process holds copies of its
 // descriptors, as each child does for a moment after its start: the log can be opened again
 // at once.
+// Promise: appendlog/log-open-append
 func TestLockIsNotInherited(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Open(dir, Options{})

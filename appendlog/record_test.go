@@ -201,6 +201,7 @@ func scanAll(seg []byte) (records [][]byte, t tail, err error) {
 
 // FuzzSegmentScan passes any bytes to the scanner: it must end, stay inside the file, and
 // accept only records that encode to exactly these bytes.
+// Promise: appendlog/damaged-log-error
 func FuzzSegmentScan(f *testing.F) {
 	h, records := goldenParts()
 	seg := buildSegment(h, records, false, true)
@@ -235,6 +236,7 @@ func FuzzSegmentScan(f *testing.F) {
 
 // FuzzSegmentDamage damages a valid segment: the records that are still read are a prefix
 // of the written ones.
+// Promise: appendlog/damaged-log-error
 func FuzzSegmentDamage(f *testing.F) {
 	f.Add(uint64(1), uint16(70), byte(1), uint16(3))
 	f.Add(uint64(2), uint16(300), byte(0xff), uint16(400))

@@ -95,6 +95,7 @@ func (s *memStore) with(t testing.TB, data []byte) *memStore {
 }
 
 // TestRecoverEveryLength truncates the segment at every byte.
+// Promise: appendlog/damaged-log-error
 func TestRecoverEveryLength(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	for _, ahead := range []int{-1, 4096} { // the rest is cut off, or filled with zeros
@@ -159,6 +160,7 @@ func dropped(data []byte, end int64) int64 {
 // TestRecoverEveryBit flips each bit of a segment. Groups before the last were durable when
 // the last was written, so damage in them is an error. Damage in the last group looks like
 // an interrupted write. No record ever changes.
+// Promise: appendlog/damaged-log-error
 func TestRecoverEveryBit(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	s := newMemStore()

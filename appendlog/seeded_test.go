@@ -13,6 +13,7 @@ import (
 // TestSeededMissingSync leaves out the syncs of files, or those of directories, from some
 // time before a power cut. The check of TestPowerCuts must find a loss, and none when no
 // sync is left out.
+// Promise: tests/missing-sync-found
 func TestSeededMissingSync(t *testing.T) {
 	ringtest.AsksNoKernel(t)
 	if testing.Short() {

@@ -129,12 +129,14 @@ func newSwept(t *testing.T) *swept {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: appendlog/right-result-error
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	faultsweep.Check(t, newSwept(t).operations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
+// Promise: appendlog/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, newSwept(t).operations(), faultsweep.Exempt{
 		"makes no call to the kernel": "Log.End Log.Err Log.Recovery Log.Segments Log.Stats " +

@@ -110,6 +110,7 @@ func TestBadOptions(t *testing.T) {
 
 // TestSignals ends each example while it works: the code is right, nothing is left, and
 // it is over within the second that the log tells here, and soon anywhere.
+// Promise: examples/servers-end-code
 func TestSignals(t *testing.T) {
 	ringtest.NeedTree(t)
 	if testing.Short() {

@@ -143,6 +143,7 @@ func forbidden(t *testing.T, r childReport, by features.Policy, reason string) {
 	}
 }
 
+// Promise: cli/probe-names-obstacle
 func TestUnderFilter(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
@@ -193,6 +194,7 @@ func TestSwitchedOff(t *testing.T) {
 // 64 KiB of locked memory are the default limit of many systems for a user. Whether rings
 // count depends on the kernel. Each trial fits into the limit by itself. The kernel frees
 // the memory of closed rings with a delay, which must not make a feature appear forbidden.
+// Promise: cli/probe-names-obstacle
 func TestMemlock64K(t *testing.T) {
 	ringtest.NeedRing(t)
 	ringtest.NeedUser(t, lonely())
@@ -294,6 +296,7 @@ func TestShortOfDescriptors(t *testing.T) {
 
 // The sysctl applies to the whole machine, so this test runs only on the machine of a
 // kernel lane.
+// Promise: cli/probe-names-obstacle
 func TestSysctl(t *testing.T) {
 	if os.Getenv(ringtest.LaneEnv) == "" {
 		t.Skip("needs a kernel lane, where changing a sysctl affects no other process")

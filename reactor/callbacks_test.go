@@ -50,6 +50,7 @@ func TestCallbacksMayQueue(t *testing.T) {
 
 // TestCallbacksMayExit calls runtime.Goexit in every second callback, also while the reactor
 // closes. Every callback is called once.
+// Promise: reactor/callback-calls-runtime
 func TestCallbacksMayExit(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	rfd, _ := pipe(t)
@@ -141,6 +142,7 @@ func TestDoContext(t *testing.T) {
 }
 
 // TestEachOperationEndsOnce makes cancellations, some of them by timers, race with data.
+// Promise: reactor/operation-ends-exactly
 func TestEachOperationEndsOnce(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		rfd, wfd := pipe(t)

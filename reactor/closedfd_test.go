@@ -51,6 +51,7 @@ func fillPipe(t *testing.T, wr int) int {
 
 // TestDescriptorClosedInFlight closes descriptors whose operations wait in the kernel, and
 // reuses their numbers for a file: the operations still refer to the old files, and end.
+// Promise: reactor/cancellation-completion-exit
 func TestDescriptorClosedInFlight(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		start := func(op *Op) (chan Result, ID) {

@@ -33,6 +33,7 @@ func deepRead(r *Reactor, fd int, want byte, depth int) error {
 
 // TestCollectorAndStacks runs the collector continually, with little memory, and moves
 // stacks while operations wait for data.
+// Promise: reactor/buffer-belongs-operation
 func TestCollectorAndStacks(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(8 << 20))
@@ -64,6 +65,7 @@ func TestCollectorAndStacks(t *testing.T) {
 
 // TestBuffersInFlightSurvive keeps the only reference to a buffer in the operation, and
 // runs the collector before and after the data arrives.
+// Promise: reactor/buffer-belongs-operation
 func TestBuffersInFlightSurvive(t *testing.T) {
 	overKinds(t, func(t *testing.T, r *Reactor) {
 		for i := range ringtest.Rounds(6, 2) {

@@ -21,6 +21,7 @@ import (
 
 // TestFewerRingsWhereMemoryIsShort uses memlock limits that leave memory for one ring of
 // three, and for none.
+// Promise: reactor/little-memory-few
 func TestFewerRingsWhereMemoryIsShort(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, room := range []int{1, 0} {
@@ -61,6 +62,7 @@ const (
 )
 
 // TestLowMemlock runs in processes of another user who may lock little memory.
+// Promise: reactor/little-memory-few
 func TestLowMemlock(t *testing.T) {
 	ringtest.NeedRing(t)
 	if limit := os.Getenv(memlockLimit); limit != "" {

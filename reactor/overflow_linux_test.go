@@ -15,6 +15,7 @@ import (
 
 // TestFailedRingOfTheKernelThatOverflows replaces the descriptor of a ring whose
 // completions have overflowed: no operation may wait for ever.
+// Promise: reactor/ring-fails-ends
 func TestFailedRingOfTheKernelThatOverflows(t *testing.T) {
 	ringtest.NeedKernel(t, "CQ overflow beside submissions", "5.19")
 	const size, many = 8, 20

@@ -160,6 +160,8 @@ func full(t *testing.T, r *Reactor, f func(p []byte)) {
 
 // TestRaceDetectorSeesTheKernel seeds early uses of memory that the kernel has. The race
 // detector must report each of them, and nothing else.
+// Promise: tests/freed-buffer-found
+// Promise: uring/race-detector-sees
 func TestRaceDetectorSeesTheKernel(t *testing.T) {
 	if name := os.Getenv(seededEnv); name != "" {
 		seeded[name].make(t, open(t, Options{Loops: 1}))

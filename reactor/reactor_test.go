@@ -210,6 +210,7 @@ func waitFor(t testing.TB, cond func() bool) {
 
 // TestBackpressure starts more operations than the table holds, none of which can end, and
 // then ends them one by one.
+// Promise: reactor/full-queues-make
 func TestBackpressure(t *testing.T) {
 	const room, readers = 4, 20
 	r := open(t, Options{Loops: 1, InFlight: room})
@@ -240,6 +241,7 @@ func TestBackpressure(t *testing.T) {
 
 // TestSubmitterThatExits makes a goroutine that is locked to its thread submit the
 // operation of another goroutine. The thread ends with the goroutine.
+// Promise: reactor/cancellation-completion-exit
 func TestSubmitterThatExits(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	l := r.loops[0]
@@ -306,6 +308,7 @@ func holdKernelSlots(t *testing.T, l *loop, n int) (release func()) {
 
 // TestFailedRing replaces the ring's descriptor by another file: operations submitted after
 // that end with an error, and the failure is logged.
+// Promise: reactor/ring-fails-ends
 func TestFailedRing(t *testing.T) {
 	ringtest.NeedRing(t)
 	logger, await := ringtest.Logger(t)
@@ -335,6 +338,7 @@ func (f handlerFunc) WithGroup(string) slog.Handler             { return f }
 
 // TestLoggerMayUseTheReactor breaks a ring. The logger that gets the message uses the reactor, as
 // a handler that writes to a file of package ufile does.
+// Promise: reactor/handler-options-logger
 func TestLoggerMayUseTheReactor(t *testing.T) {
 	ringtest.NeedRing(t)
 	var r *Reactor
@@ -357,6 +361,7 @@ func TestLoggerMayUseTheReactor(t *testing.T) {
 
 // TestFailedRingKeepsTheBuffersItHas breaks a ring that has a read in flight. Its buffer must not
 // be used again; the buffer of a later read may be.
+// Promise: reactor/ring-fails-ends
 func TestFailedRingKeepsTheBuffersItHas(t *testing.T) {
 	ringtest.NeedRing(t)
 	r, err := New(Options{Loops: 1, Logger: slog.New(slog.DiscardHandler)})
@@ -481,6 +486,7 @@ func TestOptionsHaveBounds(t *testing.T) {
 
 // TestFlagsThatNeedARing starts operations with flags that would affect the SQEs of other
 // goroutines, or would suppress the CQE.
+// Promise: reactor/sqe-would-affect
 func TestFlagsThatNeedARing(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	for _, flag := range []uring.SQEFlags{uring.SQELink, uring.SQEHardLink, uring.SQEDrain, uring.SQESkipSuccess} {

@@ -14,6 +14,7 @@ import (
 
 // TestRestrictedReactor restricts rings to reads: reads and cancellations work, other
 // operations do not.
+// Promise: reactor/options-restrict-kernel
 func TestRestrictedReactor(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	for _, o := range kinds {

@@ -64,6 +64,7 @@ func listener(t *testing.T) (fd int, addr string) {
 
 // TestOperationOutlivesItsThread starts one operation of each kind that waits, on a thread
 // that exits: the operation continues and takes effect once.
+// Promise: reactor/cancellation-completion-exit
 func TestOperationOutlivesItsThread(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	type trial struct {
@@ -165,6 +166,7 @@ func TestOperationOutlivesItsThread(t *testing.T) {
 }
 
 // TestCancelFDHasEffect cancels, by descriptor, operations that other goroutines started.
+// Promise: reactor/operation-submitted-again
 func TestCancelFDHasEffect(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_ASYNC_CANCEL_FD", "5.19")
 	overKinds(t, func(t *testing.T, r *Reactor) {
@@ -200,6 +202,7 @@ func TestCancelFDHasEffect(t *testing.T) {
 }
 
 // TestAlwaysInterrupted uses a kernel that always returns EINTR.
+// Promise: reactor/operation-submitted-again
 func TestAlwaysInterrupted(t *testing.T) {
 	ringtest.NeedKernel(t, "IORING_NOP_INJECT_RESULT", "6.10")
 	defer debug.SetMaxStack(debug.SetMaxStack(256 << 10)) // also for the goroutines of the reactor
@@ -220,6 +223,7 @@ func TestAlwaysInterrupted(t *testing.T) {
 // thread of the submitting thread. After several attempts the kernel cancels the operation
 // that waits for the worker. On Linux 6.1 in an emulated machine that happens in a few of a
 // hundred rounds.
+// Promise: reactor/operation-whose-worker
 func TestInterruptedWorkers(t *testing.T) {
 	r := open(t, Options{Loops: 1})
 	rd, wr := pipe(t)
@@ -261,6 +265,7 @@ func TestInterruptedWorkers(t *testing.T) {
 }
 
 // TestAnswersCancelled tries files of each kind.
+// Promise: reactor/operation-whose-worker
 func TestAnswersCancelled(t *testing.T) {
 	rd, _ := pipe(t)
 	a, _ := pair(t)
@@ -294,6 +299,7 @@ func TestAnswersCancelled(t *testing.T) {
 
 // TestClockThatIsSet sets the clock under a timerfd: its reader must be notified
 // (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+// Promise: reactor/operation-submitted-again
 func TestClockThatIsSet(t *testing.T) {
 	ringtest.NeedMachine(t, "sets the system clock")
 	overKinds(t, func(t *testing.T, r *Reactor) {

@@ -180,6 +180,7 @@ var wantRules = map[uring.Op]struct {
 
 // TestRetryRules ends each operation early, in each way and situation. An operation that
 // may not be submitted again has that errno as its result; every other operation succeeds.
+// Promise: reactor/operation-submitted-again
 func TestRetryRules(t *testing.T) {
 	const restart = 512 // ERESTARTSYS, which Linux 6.1 returns
 	states := map[string]struct{ exited, never bool }{
@@ -228,6 +229,7 @@ func TestRetryRules(t *testing.T) {
 
 // TestRetriesAreBounded starts an operation that is always interrupted: it ends with the
 // error, and the stack does not grow.
+// Promise: reactor/operation-submitted-again
 func TestRetriesAreBounded(t *testing.T) {
 	depth := 0
 	a := &answering{alone: true, exited: func() (bool, bool) { return true, true }}
@@ -251,6 +253,7 @@ func TestRetriesAreBounded(t *testing.T) {
 
 // TestEntriesThatCancelAreObeyed submits an entry that cancels an operation in flight whose
 // thread has exited: the end of the operation counts as requested.
+// Promise: reactor/operation-submitted-again
 func TestEntriesThatCancelAreObeyed(t *testing.T) {
 	for name, build := range map[string]func(e *uring.SQE){
 		"by FD":         func(e *uring.SQE) { e.CancelWith(uring.CancelOptions{ByFD: true, FD: uring.Fd(5), All: true}) },
@@ -286,6 +289,7 @@ func TestEntriesThatCancelAreObeyed(t *testing.T) {
 
 // TestThreadThatIsAboutToExit reports several times that the thread still runs. The
 // operation waits for the decision, and may be cancelled meanwhile.
+// Promise: reactor/operation-submitted-again
 func TestThreadThatIsAboutToExit(t *testing.T) {
 	const never = 1 << 20
 	for _, looks := range []int{0, 1, maxRechecks, never} {

@@ -28,6 +28,7 @@ func overSim(t *testing.T, o Options, test func(t *testing.T, k *kernelsim.Kerne
 }
 
 // TestDoContextGivesUpWaitingForRoom fills the table with operations that do not end.
+// Promise: reactor/full-queues-make
 func TestDoContextGivesUpWaitingForRoom(t *testing.T) {
 	overSim(t, Options{InFlight: 2}, func(t *testing.T, k *kernelsim.Kernel, r *Reactor) {
 		pipe := k.Pipe()

@@ -62,6 +62,8 @@ func hangs(t *testing.T, w *environment) string {
 	return report
 }
 
+// Promise: reactor/tests-find-dropped
+// Promise: tests/dropped-completion-found
 func TestSeededDroppedCompletion(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		report := hangs(t, &environment{plan: sound(seed, kernelsim.Bugs{Drop: 1 + int(seed)*7})})
@@ -71,6 +73,8 @@ func TestSeededDroppedCompletion(t *testing.T) {
 	})
 }
 
+// Promise: reactor/tests-find-dropped
+// Promise: tests/lost-wake-found
 func TestSeededLostWakeUp(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		// One goroutine waits for data; no other goroutine reaps.
@@ -91,6 +95,7 @@ func TestSeededLostWakeUp(t *testing.T) {
 
 // TestSeededTwice posts completions twice: the first ends the operation, the second must be
 // ignored.
+// Promise: reactor/tests-find-dropped
 func TestSeededTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		for n := range 20 {
@@ -103,6 +108,8 @@ func TestSeededTwice(t *testing.T) {
 }
 
 // TestSeededTouch writes to a buffer after the completion.
+// Promise: reactor/tests-find-dropped
+// Promise: tests/freed-buffer-found
 func TestSeededTouch(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
 		w := &environment{plan: sound(seed, kernelsim.Bugs{Touch: 1 + int(seed)})}

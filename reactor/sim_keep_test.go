@@ -13,6 +13,7 @@ import (
 
 // TestSlotKeepsTheBuffer leaves the only reference to an operation's memory in the reactor:
 // the memory must stay reachable until the completion, and no longer.
+// Promise: reactor/buffer-belongs-operation
 func TestSlotKeepsTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernelsim.New(kernelsim.Options{Seed: 1})
@@ -41,6 +42,7 @@ func TestSlotKeepsTheBuffer(t *testing.T) {
 
 // TestSeededFreedBuffer does not pass the buffer to the reactor: the collector frees memory
 // that the kernel still has, which the test above would find.
+// Promise: tests/freed-buffer-found
 func TestSeededFreedBuffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checks another test, not the product: not with -short")

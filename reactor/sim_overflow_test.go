@@ -31,6 +31,7 @@ func (r gatedRing) Reap(dst []uring.CQE) int {
 
 // TestFailedRingThatOverflows makes completions overflow before or after their ring fails:
 // no io_uring_enter can move them into the CQ, and yet all operations must end.
+// Promise: reactor/ring-fails-ends
 func TestFailedRingThatOverflows(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {

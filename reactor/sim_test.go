@@ -25,6 +25,7 @@ var (
 // time and every fault that a kernel may produce. Each seed is one plan of options, faults,
 // workers and an ending. See package kernelsim for what a seed replays. A seed that failed
 // because of an interleaving may need several runs: -seed=N -count=200.
+// Promise: reactor/operation-ends-exactly
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
 		simulate(t, newPlan(*seedFlag))

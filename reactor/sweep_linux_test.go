@@ -250,6 +250,7 @@ func sweptFile(t *testing.T) []faultsweep.Operation {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: reactor/right-result-error
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	ringtest.NeedRing(t)
@@ -257,4 +258,5 @@ func TestFaultSweep(t *testing.T) {
 }
 
 // TestFaultSweepSimulated does the same with simulated rings.
+// Promise: reactor/right-result-error
 func TestFaultSweepSimulated(t *testing.T) { faultsweep.CheckSimulated(t, sweptFile(t)) }

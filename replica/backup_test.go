@@ -16,6 +16,8 @@ import (
 
 // TestBackup makes a backup on a follower while the leader writes, and restores it into a
 // new cluster. Damaged backups, and names that exist, are refused.
+// Promise: replica/backup-complete-restored
+// Promise: replica/commands-ringside-replica
 func TestBackup(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -99,6 +101,7 @@ func TestBackup(t *testing.T) {
 // TestReadersDuringRestore reads on the followers while a database is restored in parts. One of
 // the followers is restarted between the parts, and fetches the database. A reader sees no database, or
 // all of it.
+// Promise: replica/backup-complete-restored
 func TestReadersDuringRestore(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	ctx, cancel := contextFor(t)

@@ -1367,6 +1367,8 @@ func (c *chaos) judge() (wrong []string) {
 
 // TestMissingSyncLosesCommits: nodes whose snapshots do not sync the files lose commits in
 // a power cut of all nodes.
+// Promise: replica/raft-removes-entries
+// Promise: replica/tests-find-bug
 func TestMissingSyncLosesCommits(t *testing.T) {
 	for _, p := range []seededBug{noBug, bugNoSync} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
@@ -1441,6 +1443,7 @@ func (c *chaos) put(said *books, cmd command) bool {
 
 // TestDiskFull fills the disks of the leader, of a follower and of all nodes. When there is
 // space again, the cluster continues without a restart, and has all acknowledged commits.
+// Promise: replica/cluster-goes-without
 func TestDiskFull(t *testing.T) {
 	c := newChaos(t, noBug, false, false)
 	c.disks = true
@@ -1497,6 +1500,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // TestClocks: nodes whose clocks are hours apart elect leaders, commit and read.
+// Promise: replica/clocks-matter
 func TestClocks(t *testing.T) {
 	c := newChaos(t, noBug, false, false)
 	if !c.skewed {
@@ -1523,6 +1527,17 @@ func TestClocks(t *testing.T) {
 // linearizable, that acknowledged values are there and refused values are not, that money
 // is neither created nor lost within and between databases, that all nodes have the same
 // pages, and that SQLite finds no damage in the files.
+// Promise: replica/clocks-matter
+// Promise: replica/cluster-goes-without
+// Promise: replica/commit-returned-majority
+// Promise: replica/error-commit-certain
+// Promise: replica/file-commit-could
+// Promise: replica/leader-removed-itself
+// Promise: replica/log-carries-changes
+// Promise: replica/member-fetches-file
+// Promise: replica/member-whose-directory
+// Promise: replica/node-joins-lost
+// Promise: replica/nodes-pages-stock
 func TestChaos(t *testing.T) {
 	begin, total, played := time.Now(), 0, 0
 	for ; played < *seeds || time.Since(begin) < *long; played++ {

@@ -20,6 +20,7 @@ import (
 
 // TestDeposedLeaderExec: the result of a statement that changes nothing is a read. A leader that has not
 // heard of its successor must not return it.
+// Promise: replica/what-leader-answers
 func TestDeposedLeaderExec(t *testing.T) {
 	c := newDeposable(t)
 	tx, err := c.db.BeginTx(t.Context(), nil)
@@ -148,6 +149,7 @@ func TestReaderOfBrokenFile(t *testing.T) {
 
 // TestCommitWithoutStorage: the followers answer heartbeats and cannot store entries. A write returns when
 // its context ends, and its transaction is later there as a whole or not at all.
+// Promise: replica/call-returns-context
 func TestCommitWithoutStorage(t *testing.T) {
 	var logs followerLogs
 	c := newCluster(t, 3, Options{disk: disk{written: logs.written}})
@@ -259,6 +261,7 @@ func TestCommitWithoutDeadline(t *testing.T) {
 }
 
 // TestContextOfARead: a read that waits for the answer of a majority returns when its context ends.
+// Promise: replica/call-returns-context
 func TestContextOfARead(t *testing.T) {
 	d := new(delayer)
 	c := newCluster(t, 3, Options{Election: 8 * time.Second, around: d.around})
@@ -277,6 +280,7 @@ func TestContextOfARead(t *testing.T) {
 }
 
 // TestConnectionsAfterClose: connections that other goroutines use while the node is closed get errors.
+// Promise: replica/calls-beside-close
 func TestConnectionsAfterClose(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()

@@ -20,6 +20,8 @@ import (
 
 // TestForward runs statements of followers on the leader: values, results and errors arrive
 // as they do on the leader.
+// Promise: replica/forwarded-statement-results
+// Promise: replica/outside-transaction-exec
 func TestForward(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true, MaxTransaction: 8 << 20})
 	leader := c.leader()
@@ -134,6 +136,7 @@ func TestForward(t *testing.T) {
 }
 
 // TestForwardIdle: a forwarded transaction that sends nothing does not keep the write lock.
+// Promise: replica/forwarded-statement-results
 func TestForwardIdle(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	leader := c.leader()
@@ -155,6 +158,7 @@ func TestForwardIdle(t *testing.T) {
 
 // TestDoAnywhere runs transactions by Do on all nodes while leaders are closed. Each
 // transaction whose Do returned nil is there once.
+// Promise: replica/commits-node
 func TestDoAnywhere(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 300 * time.Millisecond})
 	c.leader()
@@ -203,6 +207,7 @@ func TestDoAnywhere(t *testing.T) {
 
 // TestForwardedText: a forwarded statement is the one that was sent, also if it is not UTF-8, or
 // is longer in JSON.
+// Promise: replica/forwarded-statement-sent
 func TestForwardedText(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	db := open(t, c.followers()[0], "db")
@@ -246,6 +251,7 @@ func TestForwardedText(t *testing.T) {
 
 // TestForwardedToDeadLeader: the leader is stopped or cut off, and does not answer. A call returns when
 // this node knows another leader.
+// Promise: replica/forwarded-statement-sent
 func TestForwardedToDeadLeader(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	c.leader()
@@ -274,6 +280,7 @@ func TestForwardedToDeadLeader(t *testing.T) {
 }
 
 // TestForwardedBegin: a transaction that a forwarded statement begins does not keep the write lock either.
+// Promise: replica/forwarded-statement-sent
 func TestForwardedBegin(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	leader := c.leader()
@@ -293,6 +300,7 @@ func TestForwardedBegin(t *testing.T) {
 }
 
 // TestDoPanics: a function that panics does not leave its transaction open.
+// Promise: replica/forwarded-statement-sent
 func TestDoPanics(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	c.leader()

@@ -45,6 +45,7 @@ func entryOf(t *testing.T, n *Node, id proposalID) uint64 {
 
 // TestIndexOfAcknowledged: an operation is acknowledged while later ones of its entry are being applied. A
 // node that asks the leader what it must have applied gets that entry.
+// Promise: replica/what-leader-answers
 func TestIndexOfAcknowledged(t *testing.T) {
 	gate := make(chan struct{})
 	var blocked atomic.Pointer[string]
@@ -122,6 +123,7 @@ func TestTransferDuringElection(t *testing.T) {
 
 // TestLeaderWaitsForWriters: a node that leads again answers no read before the calls of its earlier
 // writers have ended: one may still have to write a commit that others have seen meanwhile.
+// Promise: replica/what-leader-answers
 func TestLeaderWaitsForWriters(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	n := c.leader()
@@ -205,6 +207,7 @@ func TestOperationsOfAnEntry(t *testing.T) {
 }
 
 // TestProposeAfterClose: a call that was late for Close gets an error.
+// Promise: replica/calls-beside-close
 func TestProposeAfterClose(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
@@ -233,6 +236,7 @@ func (f unanswered) Error() error {
 
 // TestCloseWithUnansweredFuture: Close ends waits for results that raft, which drops committed entries when
 // it is shut down, never has.
+// Promise: replica/calls-beside-close
 func TestCloseWithUnansweredFuture(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
@@ -272,6 +276,7 @@ func TestCloseWithUnansweredFuture(t *testing.T) {
 
 // TestCloseBesideCalls closes nodes while other goroutines use them in all ways. Close returns, and so do
 // the calls.
+// Promise: replica/calls-beside-close
 func TestCloseBesideCalls(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond, Forward: true, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := contextFor(t)

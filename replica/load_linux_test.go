@@ -27,6 +27,8 @@ var manyDatabases = flag.Int("databases", 200, "how many databases TestManyDatab
 // TestManyDatabases creates databases and uses a hundredth of them at a time. When they are
 // idle, they cost no goroutines and no bytes on the wire, and the number of descriptors is
 // bounded. With -databases 10000 -v it prints the figures of an idle cluster.
+// Promise: replica/idle-databases-cost
+// Promise: replica/idle-leader-sends
 func TestManyDatabases(t *testing.T) {
 	wires := &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}
 	c := startCluster(t, 3, Options{OpenDatabases: 8, Election: 2 * time.Second}, noBug) // not in parallel: it counts the resources of the process
@@ -134,6 +136,7 @@ func descriptors(t *testing.T) int {
 // TestCreateDropStorm creates, writes and deletes databases from many goroutines, while nodes
 // take snapshots and a follower is restarted. Each node then has the databases that were
 // not deleted, and no other files.
+// Promise: replica/databases-created-deleted
 func TestCreateDropStorm(t *testing.T) {
 	c := newCluster(t, 3, Options{SnapshotEntries: 50, OpenDatabases: 4})
 	leader := c.leader()
@@ -197,6 +200,7 @@ func TestCreateDropStorm(t *testing.T) {
 
 // TestHotDatabase: many writers of one database do not take the share of writers of other
 // databases.
+// Promise: replica/writers-database-keep
 func TestHotDatabase(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()

@@ -15,6 +15,7 @@ import (
 )
 
 // TestNames: a database whose file no node could make is not created. Snapshots would wait for it for ever.
+// Promise: replica/name-whose-file
 func TestNames(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -61,6 +62,7 @@ func TestNames(t *testing.T) {
 }
 
 // TestDirectoryBehindLink: SQLite resolves symbolic links in the names of files.
+// Promise: replica/name-whose-file
 func TestDirectoryBehindLink(t *testing.T) {
 	t.Parallel()
 	dir, address := t.TempDir(), freeAddress(t)

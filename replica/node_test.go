@@ -54,6 +54,7 @@ func value(t testing.TB, db *sql.DB, query string) (v string) {
 
 // TestThreeNodes writes on the leader and reads on all nodes, with large transactions,
 // schema changes, VACUUM, triggers and rollbacks.
+// Promise: replica/nodes-pages-stock
 func TestThreeNodes(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -125,6 +126,7 @@ func stock(t testing.TB, path string) {
 	}
 }
 
+// Promise: replica/databases-created-deleted
 func TestCreateListDelete(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -166,6 +168,7 @@ func TestCreateListDelete(t *testing.T) {
 }
 
 // TestFailover closes the leader repeatedly. Acknowledged commits stay.
+// Promise: replica/commit-returned-majority
 func TestFailover(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	total := 0
@@ -195,6 +198,7 @@ func TestFailover(t *testing.T) {
 
 // TestMajorityGone: without a majority, writes fail in bounded time, and reads whose bound
 // allows it continue. A commit without an answer is later there as a whole or not at all.
+// Promise: replica/without-majority-writes
 func TestMajorityGone(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -238,6 +242,7 @@ func TestMajorityGone(t *testing.T) {
 // TestLongReaders: readers that stay open on followers see the old state while the leader
 // changes the schema, shrinks the file by VACUUM and checkpoints. New readers see the new
 // state.
+// Promise: replica/reader-stays-follower
 func TestLongReaders(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -323,6 +328,7 @@ func TestTrace(t *testing.T) {
 
 // TestSeveralStatements: outside a transaction an Exec of several statements commits each of them. With
 // arguments, and in a query, several statements are refused before the first one.
+// Promise: replica/outside-transaction-exec
 func TestSeveralStatements(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	for _, n := range []*Node{c.leader(), c.followers()[0]} {
@@ -353,6 +359,7 @@ func TestSeveralStatements(t *testing.T) {
 // TestReturningInterrupted: a query that writes commits before it returns its rows. A context that ends
 // later does not change that, and the error of the commit is the query's, also if the context ends
 // meanwhile. Otherwise database/sql would drop it when it closes the rows because the context has ended.
+// Promise: replica/outside-transaction-exec
 func TestReturningInterrupted(t *testing.T) {
 	var hold atomic.Pointer[func()]
 	var failing atomic.Bool

@@ -31,6 +31,7 @@ import (
 
 // TestForeignChange lets another program change, truncate or delete a file of a stopped
 // node. The node notices when it uses the database, and fetches it.
+// Promise: replica/file-another-program
 func TestForeignChange(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"deleted": os.Remove,
@@ -85,6 +86,7 @@ func TestForeignChange(t *testing.T) {
 
 // TestJoin adds a node to a cluster whose log was truncated, and replaces a lost disk,
 // while the other nodes write.
+// Promise: replica/node-joins-lost
 func TestJoin(t *testing.T) {
 	c := newCluster(t, 3, Options{SnapshotEntries: 20})
 	leader := c.leader()
@@ -129,6 +131,7 @@ func TestJoin(t *testing.T) {
 }
 
 // TestRefused: a node with a wrong name, or with the name of another node, is refused.
+// Promise: replica/unauthorised-peers-refused
 func TestRefused(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	a := c.leader()
@@ -166,6 +169,7 @@ func TestRefused(t *testing.T) {
 
 // TestTooLarge: a transaction beyond the limit is refused with an error that names the
 // option, and the database continues.
+// Promise: replica/transaction-beyond-maxtransaction
 func TestTooLarge(t *testing.T) {
 	c := newCluster(t, 3, Options{MaxTransaction: 1 << 20})
 	db := open(t, c.leader(), "db")
@@ -185,6 +189,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 // TestGiant: a transaction of 1 GiB is refused without the memory for it.
+// Promise: replica/transaction-beyond-maxtransaction
 func TestGiant(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	db := open(t, c.leader(), "db")
@@ -224,6 +229,7 @@ func TestPragmas(t *testing.T) {
 
 // TestPageFile writes transactions without SQLite, across the blocks of the WAL's index,
 // and SQLite reads each of them.
+// Promise: replica/reader-stays-follower
 func TestPageFile(t *testing.T) {
 	c := newCluster(t, 2, Options{Election: 5 * time.Second}) // the transactions are large
 	leader := c.leader()
@@ -258,6 +264,7 @@ func TestPageFile(t *testing.T) {
 
 // TestKeptWAL: a follower that has checkpointed a WAL overwrites its frames. The files are whole at
 // each step, also if the process ends there and the WAL's index is lost.
+// Promise: replica/files-follower-whole
 func TestKeptWAL(t *testing.T) {
 	c := newCluster(t, 2, Options{Election: 5 * time.Second})
 	leader := c.leader()
@@ -320,6 +327,7 @@ func TestPageSum(t *testing.T) {
 
 // TestRedo: a file into which a committed transaction could not be written is repaired from
 // raft's log, without another node's file.
+// Promise: replica/file-commit-could
 func TestRedo(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -360,6 +368,7 @@ func TestRedo(t *testing.T) {
 // TestErrorsOfTheLeadersDisk: if the leader cannot write or sync the header of a WAL, nothing was
 // proposed. The error has the reason, and not only SQLite's code, after which the caller could
 // not know whether the transaction is there.
+// Promise: replica/error-commit-certain
 func TestErrorsOfTheLeadersDisk(t *testing.T) {
 	var failing atomic.Bool
 	around := func(path string, sync func() error) error {
@@ -408,6 +417,7 @@ func TestErrorsOfTheLeadersDisk(t *testing.T) {
 // TestCommitIsNotInIndex: SQLite enters the frames of a transaction into the index of the WAL after
 // it was committed. If that fails, the file lacks the transaction: the next writer must not build on
 // its pages, and the caller gets ErrUncertain.
+// Promise: replica/error-commit-certain
 func TestCommitIsNotInIndex(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -450,6 +460,7 @@ func TestCommitIsNotInIndex(t *testing.T) {
 }
 
 // TestIndexHasRoom: before a transaction is proposed, the index of the WAL has room for its frames.
+// Promise: replica/error-commit-certain
 func TestIndexHasRoom(t *testing.T) {
 	var path string
 	var large atomic.Int64 // size of the index when raft's log had a large transaction
@@ -491,6 +502,7 @@ func TestIndexHasRoom(t *testing.T) {
 // TestFetchFromNodeThatRecovers: a node that was restarted alone, and whose file is newer
 // than its snapshot, gives the file to others. Otherwise two members that must fetch it
 // would wait for this node, and this node for a majority.
+// Promise: replica/members-must-fetch
 func TestFetchFromNodeThatRecovers(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -525,6 +537,7 @@ func TestFetchFromNodeThatRecovers(t *testing.T) {
 
 // TestChanges encodes random changes of pages and applies them. Incomplete changes must
 // harm nothing but the page.
+// Promise: replica/log-carries-changes
 func TestChanges(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := mathrand.New(mathrand.NewPCG(seed, 2))
@@ -558,6 +571,7 @@ func TestChanges(t *testing.T) {
 
 // TestChangesOfUnknownPages: a follower that does not have a page in memory reads it from
 // its file, from each block of the WAL's index.
+// Promise: replica/log-carries-changes
 func TestChangesOfUnknownPages(t *testing.T) {
 	c := newCluster(t, 2, Options{Election: 5 * time.Second})
 	leader, follower := c.leader(), c.followers()[0]
@@ -624,6 +638,7 @@ func (n lateCommits) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (r
 // TestRestoreWithoutLeader: a member installs a snapshot whose data only the leader can give, and
 // the leader dies. The third member has the data in its log, and needs the vote of the first
 // one to learn that they are committed.
+// Promise: replica/member-waits-files
 func TestRestoreWithoutLeader(t *testing.T) {
 	var late atomic.Pointer[string]
 	var index atomic.Uint64
@@ -685,6 +700,10 @@ func (n votes) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args 
 
 // TestEmptiedMember: a member that is opened with an empty directory has forgotten what it
 // acknowledged. It and a member that lacks these commits must not elect a leader.
+// Promise: replica/linearizable-read-confirmed
+// Promise: replica/member-gets-empty
+// Promise: replica/member-whose-directory
+// Promise: replica/vote-member-opened
 func TestEmptiedMember(t *testing.T) {
 	var tried sync.Map
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond, around: func(n network) network { return votes{n, &tried} }})
@@ -771,6 +790,7 @@ func TestEmptiedMember(t *testing.T) {
 
 // TestAddedAgainBeforeItStarts replaces a disk, and adds the member again before the process with the
 // new disk is started. The directory that the leader met before the removal must not be recorded.
+// Promise: replica/member-gets-empty
 func TestAddedAgainBeforeItStarts(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
 	db := open(t, c.leader(), "db")
@@ -809,6 +829,7 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 
 // TestLeaderRemovesItself: a leader that removed itself is a member again when it was added. It need not
 // be started again.
+// Promise: replica/leader-removed-itself
 func TestLeaderRemovesItself(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
 	first := c.leader()
@@ -831,6 +852,7 @@ func TestLeaderRemovesItself(t *testing.T) {
 
 // TestFetchBesideWriter: a member gets a file while a writer of that file waits for a majority. The writer
 // may wait for this member, which acknowledges nothing before it has the files of a snapshot.
+// Promise: replica/member-fetches-file
 func TestFetchBesideWriter(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -863,6 +885,7 @@ func TestFetchBesideWriter(t *testing.T) {
 
 // TestCutLog: a log that is too large is cut by a snapshot, and none is taken if it has only entries
 // that raft keeps.
+// Promise: replica/log-exceeds-logbytes
 func TestCutLog(t *testing.T) {
 	c := newCluster(t, 1, Options{SnapshotEntries: 100, LogBytes: 1})
 	n := c.leader()
@@ -930,6 +953,7 @@ func TestHeartbeats(t *testing.T) {
 
 // TestHeaderOfNewWALIsSynced: when a follower begins a WAL, the header is durable before the
 // frames.
+// Promise: replica/follower-s-wal
 func TestHeaderOfNewWALIsSynced(t *testing.T) {
 	var mu sync.Mutex
 	synced := make(map[string]bool)
@@ -971,6 +995,7 @@ func TestHeaderOfNewWALIsSynced(t *testing.T) {
 // TestSnapshotAgain: a follower whose files are newer than a snapshot of the leader fetches
 // nothing for it, and continues with the entries after the snapshot. Raft sends a snapshot
 // again if the first attempt took too long, and the first one has brought newer files.
+// Promise: replica/snapshot-raft-sends
 func TestSnapshotAgain(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -1011,6 +1036,7 @@ func TestSnapshotAgain(t *testing.T) {
 
 // TestOlderSnapshot sends a member a snapshot that is older than the member's own, whose log no
 // longer has the entries between the two.
+// Promise: replica/member-refuses-snapshot
 func TestOlderSnapshot(t *testing.T) {
 	c := newCluster(t, 2, Options{SnapshotEntries: 10, snapshotEvery: time.Hour})
 	leader, member := c.leader(), c.followers()[0]
@@ -1049,6 +1075,7 @@ func TestOlderSnapshot(t *testing.T) {
 
 // TestKilledWhileFetching: a process that ended while it fetched the files of a snapshot starts
 // with an old file. It fetches the file, and reports damage only if it was not fetching.
+// Promise: replica/old-files-damage
 func TestKilledWhileFetching(t *testing.T) {
 	for _, fetching := range []bool{true, false} {
 		t.Run(fmt.Sprint("fetching=", fetching), func(t *testing.T) {
@@ -1173,6 +1200,7 @@ func TestReceivedSnapshotIsMarked(t *testing.T) {
 
 // TestFirstSnapshotSyncs: the first snapshot after a start syncs all files. A process that was
 // killed may have left unsynced writes, whose entries the snapshot lets raft remove.
+// Promise: replica/raft-removes-entries
 func TestFirstSnapshotSyncs(t *testing.T) {
 	var mu sync.Mutex
 	synced := map[string]int{}
@@ -1227,6 +1255,7 @@ func (p *countedPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.Append
 
 // TestIdlePipeline: an idle leader sends heartbeats only. Entries, a new commit index and the
 // loss of a heartbeat are sent on at once.
+// Promise: replica/idle-leader-sends
 func TestIdlePipeline(t *testing.T) {
 	below := new(countedPipeline)
 	f := new(failures)
@@ -1333,6 +1362,7 @@ func TestQuietPipelineWaits(t *testing.T) {
 // TestJoinAfterDelete: a member that gets a snapshot with a database that was deleted since does not wait
 // for the database's file. Raft hands it no entry before it has the snapshot, so it would not learn of the
 // deletion.
+// Promise: replica/databases-cannot-repaired
 func TestJoinAfterDelete(t *testing.T) {
 	c := newCluster(t, 3, Options{SnapshotEntries: 20})
 	leader := c.leader()

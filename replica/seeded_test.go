@@ -16,6 +16,7 @@ import (
 
 // TestSeededBugs seeds a bug in all nodes. The checks of TestChaos, or the checksums of the
 // nodes themselves, must find each of them.
+// Promise: replica/tests-find-bug
 func TestSeededBugs(t *testing.T) {
 	for name, p := range map[string]seededBug{"acknowledge before a majority": bugEarlyAck, "skip an entry": bugSkipEntry, "apply twice": bugApplyTwice} {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +80,8 @@ func TestSeededBugs(t *testing.T) {
 
 // TestDeposedLeaderReads: a deposed leader that does not ask the other nodes returns
 // outdated data. The same read without the bug is refused.
+// Promise: replica/linearizable-read-confirmed
+// Promise: replica/tests-find-bug
 func TestDeposedLeaderReads(t *testing.T) {
 	for _, p := range []seededBug{bugStaleRead, noBug} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
@@ -109,6 +112,7 @@ func TestDeposedLeaderReads(t *testing.T) {
 
 // TestOldRepliesDoNotVerify: replies to requests from before a read do not show that this
 // node still led when the read began.
+// Promise: replica/linearizable-read-confirmed
 func TestOldRepliesDoNotVerify(t *testing.T) {
 	d := new(delayer)
 	c := newCluster(t, 3, Options{around: d.around})
@@ -257,6 +261,7 @@ func (c *deposable) heal() {
 // TestDeposedLeaderDoesNotAnswer: a leader whose messages are held back is deposed without knowing it,
 // and another leader commits. A read on the old leader that began before must not return the
 // old value, although replies from before the read satisfy raft's VerifyLeader.
+// Promise: replica/linearizable-read-confirmed
 func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 	c := newDeposable(t)
 	a, d := c.a, c.d
@@ -290,6 +295,7 @@ func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 }
 
 // TestRefusedFramesAreNoticed: frames of a refused commit that reach the file are noticed.
+// Promise: replica/tests-find-bug
 func TestRefusedFramesAreNoticed(t *testing.T) {
 	c := seededCluster(t, 3, Options{}, bugApplyRefused)
 	leader := c.leader()

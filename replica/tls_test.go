@@ -55,6 +55,7 @@ func (a *authority) issue(names ...string) *tls.Config {
 
 // TestTLS: nodes with certificates replicate. A client without one is refused, and one whose certificate is
 // for another name: it is no member, whatever it says.
+// Promise: replica/unauthorised-peers-refused
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	config := a.issue("a", "b", "c")

@@ -312,16 +312,19 @@ func sqliteUnderRace() bool {
 }
 
 // TestMPTest runs a script of SQLite's mptest on the leader: processes write at the same time.
+// Promise: replica/sqlite-s-mptest
 func TestMPTest(t *testing.T) {
 	runOnLeader(t, "mptest", [][]string{{"multiwrite01.test", "--sync", "--timeout", "120000"}})
 }
 
 // TestMPTestCrash runs the script in which processes crash in transactions.
+// Promise: replica/sqlite-s-mptest
 func TestMPTestCrash(t *testing.T) {
 	runOnLeader(t, "mptest", [][]string{{"crash01.test", "--sync", "--timeout", "120000"}})
 }
 
 // TestSpeedtest1 runs SQLite's speedtest1 on the leader.
+// Promise: replica/sqlite-s-mptest
 func TestSpeedtest1(t *testing.T) {
 	var runs [][]string
 	for _, set := range []string{"main", "orm", "json", "star"} {

@@ -15,6 +15,7 @@ import (
 )
 
 // TestRepairBesideUnrepairable: databases that cannot be repaired do not keep others from being repaired.
+// Promise: replica/databases-cannot-repaired
 func TestRepairBesideUnrepairable(t *testing.T) {
 	c := newCluster(t, 1, Options{Logger: slog.New(slog.DiscardHandler)})
 	n := c.leader()
@@ -42,6 +43,7 @@ func TestRepairBesideUnrepairable(t *testing.T) {
 
 // TestChangedWhileOpen: a file that another program changes while the node uses it is found by Verify, and
 // repaired.
+// Promise: replica/databases-cannot-repaired
 func TestChangedWhileOpen(t *testing.T) {
 	c := newCluster(t, 3, Options{Logger: slog.New(slog.DiscardHandler)})
 	leader := c.leader()

@@ -48,6 +48,7 @@ func mute(t *testing.T) (address string, accepted <-chan struct{}) {
 
 // TestMemberDoesNotAnswer: a context without a deadline that is canceled ends the wait for a member, and
 // so does Close.
+// Promise: replica/call-returns-context
 func TestMemberDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	address, _ := mute(t)

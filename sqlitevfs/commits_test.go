@@ -107,6 +107,7 @@ func TestLogReplay(t *testing.T) {
 // WAL never synced. Without that log the database is refused until it was opened with it,
 // or until its commits are given up. A log in the database's own directory is replayed as
 // well.
+// Promise: sqlitevfs/database-whose-log
 func TestLogElsewhere(t *testing.T) {
 	needLog(t)
 	lostAt := func(t *testing.T, path, env string) (_ string, acked int) {
@@ -217,6 +218,7 @@ func TestLogElsewhere(t *testing.T) {
 }
 
 // TestLogOfManyDirectories commits to databases in different directories by one log.
+// Promise: sqlitevfs/database-whose-log
 func TestLogOfManyDirectories(t *testing.T) {
 	needLog(t)
 	dir := t.TempDir()
@@ -273,6 +275,7 @@ func TestLogOfAnotherProcess(t *testing.T) {
 
 // TestCommitsWithoutTheLogShareSyncs commits to databases in different directories, more at
 // a time than the log accepts.
+// Promise: sqlitevfs/log-commits-left
 func TestCommitsWithoutTheLogShareSyncs(t *testing.T) {
 	needLog(t)
 	var paths []string

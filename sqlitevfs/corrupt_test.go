@@ -13,6 +13,7 @@ import (
 
 // TestDamagedFiles opens databases with one file damaged or truncated: each call must
 // return an error or a result.
+// Promise: sqlitevfs/corrupt-truncated-crafted
 func TestDamagedFiles(t *testing.T) {
 	needLog(t)
 	path := dbFile(t)

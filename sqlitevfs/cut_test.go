@@ -68,6 +68,7 @@ func cutProcess(args []string) int {
 // TestCommitBehindOthers cuts the power after a commit that is in the log. The disk has the
 // WAL as of its last sync. Before the commit, another connection or process has committed
 // with synchronous=NORMAL, or SQLite has synced its WAL in the middle of a frame.
+// Promise: sqlitevfs/log-commits-connection
 func TestCommitBehindOthers(t *testing.T) {
 	needLog(t)
 	for _, k := range []struct{ name, params, other string }{

@@ -238,6 +238,7 @@ func faultDir(t testing.TB) string {
 
 // TestFaultSweep makes each call of the VFS and its log to the disk fail in turn, once and
 // permanently.
+// Promise: sqlitevfs/disk-error-fails
 func TestFaultSweep(t *testing.T) {
 	step := 163
 	switch {

@@ -27,6 +27,7 @@ const killWriters = 3
 
 // TestKilledUnderLoad kills a process in which three connections commit, repeatedly on one
 // database: every reported commit is there, and no commit is incomplete.
+// Promise: sqlitevfs/committed-transaction-found-whole
 func TestKilledUnderLoad(t *testing.T) {
 	if name := os.Getenv(killEnv); name != "" {
 		writeUntilKilled(t, name)

@@ -88,6 +88,7 @@ func countRows(path, vfsName string) (n int, err error) {
 // TestOneTenantIsRefused checks that a database whose commits cannot be replayed is
 // refused, with a reason, that the other databases are not, and that it has its commits as
 // soon as they can be replayed.
+// Promise: sqlitevfs/database-lack-commits
 func TestOneTenantIsRefused(t *testing.T) {
 	for _, k := range []struct {
 		name  string
@@ -193,6 +194,7 @@ func replaceWAL(t *testing.T, db string, put func(moved, wal string) error) func
 
 // TestLogThatCannotBeRead checks that the databases in WAL mode are refused, with the name
 // of the log.
+// Promise: sqlitevfs/database-lack-commits
 func TestLogThatCannotBeRead(t *testing.T) {
 	dir := crashedTenants(t)
 	log := filepath.Join(dir, logName)
@@ -239,6 +241,7 @@ func TestLogThatCannotBeRead(t *testing.T) {
 
 // TestCopiedDirectory finds the commits in a copy of a crashed directory, and in one whose
 // database was renamed.
+// Promise: sqlitevfs/commits-log-replayed
 func TestCopiedDirectory(t *testing.T) {
 	dir := crashedTenants(t)
 	to := filepath.Join(t.TempDir(), "copy")
@@ -370,6 +373,7 @@ func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error)
 }
 
 // TestLogWithoutRoom commits more than the log can take, on a full disk.
+// Promise: sqlitevfs/failure-log-wal
 func TestLogWithoutRoom(t *testing.T) {
 	fsys, dir, commit := failing(t)
 	fsys.set(func(op, name string, off int64) error {
@@ -395,6 +399,7 @@ func TestLogWithoutRoom(t *testing.T) {
 
 // TestLogFails makes the writes of the log fail for a while. The databases must continue by syncing
 // their WALs, and use a log again when possible.
+// Promise: sqlitevfs/failure-log-wal
 func TestLogFails(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	logRetry = 0
@@ -426,6 +431,7 @@ func TestLogFails(t *testing.T) {
 
 // TestOneWALFails makes the syncs of one WAL fail. Its database must refuse commits, and the others
 // must not.
+// Promise: sqlitevfs/failure-log-wal
 func TestOneWALFails(t *testing.T) {
 	fsys, dir, commit := failing(t)
 	fsys.set(func(op, name string, off int64) error {
@@ -456,6 +462,7 @@ func TestOneWALFails(t *testing.T) {
 
 // TestLogIsRemoved removes and replaces the log while it is in use. The VFS must notice and open
 // another one.
+// Promise: sqlitevfs/failure-log-wal
 func TestLogIsRemoved(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	_, dir, commit := failing(t)
@@ -491,6 +498,7 @@ func TestLogIsRemoved(t *testing.T) {
 
 // TestFailedSyncOfNewLog makes the sync fail that a WAL needs before it uses the log. That commit
 // and all later ones must fail.
+// Promise: sqlitevfs/disk-error-fails
 func TestFailedSyncOfNewLog(t *testing.T) {
 	fsys, dir, _ := failing(t)
 	c := connect(t, filepath.Join(dir, "new"), "test-"+t.Name())
@@ -574,6 +582,7 @@ func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 
 // TestDeletedWhileOpen deletes a database while a connection to it is open, and makes another one
 // in its place. The log must not take syncs of the deleted WAL for syncs of the new one.
+// Promise: sqlitevfs/commits-log-replayed
 func TestDeletedWhileOpen(t *testing.T) {
 	name, _ := withoutTrials(t)
 	dir := t.TempDir()
@@ -622,6 +631,7 @@ func TestDeletedWhileOpen(t *testing.T) {
 
 // TestDetachedMeanwhile makes the log fail during a commit, and detaches the WAL before the commit
 // has synced it instead, as another connection to the database may do.
+// Promise: sqlitevfs/failure-log-wal
 func TestDetachedMeanwhile(t *testing.T) {
 	name, fsys := withoutTrials(t)
 	path := dbFile(t)
@@ -653,6 +663,7 @@ func TestDetachedMeanwhile(t *testing.T) {
 
 // TestFailedLogIsNotKept has a database that used the log before and has no WAL any more. It must not
 // prevent that the others open the log again after a failure.
+// Promise: sqlitevfs/failure-log-wal
 func TestFailedLogIsNotKept(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	logRetry = 0

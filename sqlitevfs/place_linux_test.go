@@ -45,6 +45,7 @@ func memoryDisk(t *testing.T) string {
 // TestFilesOfTwoFileSystems mounts a database as a single file into a directory of another file
 // system, which has its journal and its WAL then. A syncfs that other databases share says nothing
 // about these, and theirs says nothing about the others.
+// Promise: sqlitevfs/databases-share-syncfs
 func TestFilesOfTwoFileSystems(t *testing.T) {
 	if !ringtest.InChild(t, ownMounts()) {
 		return
@@ -93,6 +94,7 @@ func TestFilesOfTwoFileSystems(t *testing.T) {
 
 // TestSyncFSOfReadOnlyFileSystem: syncfs(2) does nothing on a file system that is read-only, and
 // returns no error. File systems become read-only when they cannot write their metadata.
+// Promise: sqlitevfs/databases-share-syncfs
 func TestSyncFSOfReadOnlyFileSystem(t *testing.T) {
 	if !ringtest.InChild(t, ownMounts()) {
 		return

@@ -290,6 +290,7 @@ func walk(t *testing.T, data []byte, size int, page uint32, seen map[uint32]bool
 	}
 }
 
+// Promise: sqlitevfs/corrupt-truncated-crafted
 func FuzzChildren(f *testing.F) {
 	f.Add(make([]byte, 512), uint32(1))
 	f.Fuzz(func(t *testing.T, p []byte, page uint32) {

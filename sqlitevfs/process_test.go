@@ -35,6 +35,7 @@ func writer(args []string) int {
 }
 
 // Processes with this VFS and processes with the default VFS use one database.
+// Promise: sqlitevfs/programs-default-vfs
 func TestProcessesWithTheDefaultVFS(t *testing.T) {
 	count := 40
 	if testing.Short() {

@@ -46,6 +46,7 @@ func TestChangeCounterRisesWithEachCommit(t *testing.T) {
 
 // TestThreeConnectionsAtRandom inserts, updates and searches an index with three
 // connections. Each must see the commits of the others.
+// Promise: sqlitevfs/programs-default-vfs
 func TestThreeConnectionsAtRandom(t *testing.T) {
 	seeds, steps := 6, 60
 	if testing.Short() {

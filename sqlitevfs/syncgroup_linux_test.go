@@ -37,6 +37,7 @@ const mounts = `1 1 0:1 / / rw,relatime shared:1 - ext4 /dev/a rw,discard
 19 1 0:8 /a\040b /19 rw,relatime - nfs4 h:/x rw
 `
 
+// Promise: sqlitevfs/databases-share-syncfs
 func TestSharingTable(t *testing.T) {
 	root := t.TempDir()
 	sys := filepath.Join(root, "sys")
@@ -103,6 +104,7 @@ func TestSharingOfFilesHere(t *testing.T) {
 
 // TestFlushFollowsSyncFS uses a syncfs that omits the flush, which a sync of one file must
 // make up for, and whose error must be reported.
+// Promise: sqlitevfs/databases-share-syncfs
 func TestFlushFollowsSyncFS(t *testing.T) {
 	for _, own := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{}

@@ -178,6 +178,7 @@ func TestOneSyncFSServesAllWaiters(t *testing.T) {
 	}
 }
 
+// Promise: sqlitevfs/disk-error-fails
 func TestGroupReportsWhichWriteFailed(t *testing.T) {
 	for _, all := range []error{nil, syscall.EIO} {
 		d := &fakeDisk{failAll: all}

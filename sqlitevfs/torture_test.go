@@ -92,6 +92,7 @@ func runTorture(t *testing.T, dir string, args ...string) string {
 // there. Some of them still run when the next script begins, and read a variable of the
 // program (testenv.TB) that it sets. That is a race of the program with itself, which the
 // race detector sometimes reports.
+// Promise: sqlitevfs/programs-default-vfs
 func TestMPTest(t *testing.T) {
 	dir := tortureTree(t)
 	exe := filepath.Join(t.TempDir(), "mptest.test")

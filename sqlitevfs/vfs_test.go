@@ -22,6 +22,7 @@ var names = []string{Name, NamePlain, NamePrefetch, NameGroup}
 
 var modes = []string{"delete", "truncate", "persist", "memory", "off", "wal"}
 
+// Promise: sqlitevfs/committed-transaction-found
 func TestEveryJournalModeKeepsWhatWasCommitted(t *testing.T) {
 	for _, name := range names {
 		for _, mode := range modes {
@@ -205,6 +206,7 @@ func TestWALEntryIsSyncedWhenMadeAndRemoved(t *testing.T) {
 	}
 }
 
+// Promise: sqlitevfs/disk-error-fails
 func TestFailedSyncStays(t *testing.T) {
 	for _, where := range []string{"sync journal", "sync db", "sync dir"} {
 		t.Run(where, func(t *testing.T) {

@@ -38,6 +38,7 @@ func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
 // TestFrameWriter makes SQLite's writes in transactions that append frames, change their
 // pages, write headers again, and roll back. It compares the file with one that is written
 // by single calls, whenever another connection may read it.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestFrameWriter(t *testing.T) {
 	const page = 64
 	for seed := range uint64(400) {
@@ -341,6 +342,7 @@ func TestWALWithoutAKnownEnd(t *testing.T) {
 // TestFilesAreWhole copies the database and the WAL after each commit with
 // synchronous=NORMAL, of transactions that spill and change pages twice, as after a kill.
 // SQLite finds every row.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestFilesAreWhole(t *testing.T) {
 	for _, name := range []string{Name, "ringside-log"} {
 		path := dbFile(t)
@@ -400,6 +402,7 @@ func TestPageInTwoParts(t *testing.T) {
 // TestLostFramesAreNotContinued makes the write of held frames fail when the WAL's index is used. All writes
 // are then refused, because frames before them are missing in the file. The next transaction uses the index
 // first, and may write anywhere.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestLostFramesAreNotContinued(t *testing.T) {
 	const frame = frameHeaderSize + 512
 	var f memoryFile
@@ -431,6 +434,7 @@ func TestLostFramesAreNotContinued(t *testing.T) {
 // TestFramesOfARollback makes a transaction spill pages, and rolls it back while some of its frames are
 // held. Another connection then writes in their place. The first connection must not write there
 // afterwards, and the disk may be full at the rollback. It also counts the writes of a large commit.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestFramesOfARollback(t *testing.T) {
 	for what, full := range map[string]bool{"disk": false, "full disk": true} {
 		t.Run(what, func(t *testing.T) {
@@ -483,6 +487,7 @@ func TestFramesOfARollback(t *testing.T) {
 // TestReadThatCannotWriteHeldFrames reads pages of a transaction that spilled, while a full disk does not
 // take the frames that are held. SQLite does not roll back after each failed read. If the transaction is
 // committed later, none of its frames may be missing.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestReadThatCannotWriteHeldFrames(t *testing.T) {
 	for what, sql := range map[string]string{
 		"check":     "PRAGMA integrity_check",
@@ -530,6 +535,7 @@ func TestReadThatCannotWriteHeldFrames(t *testing.T) {
 // TestSpillsAtRandom plays transactions that spill, with savepoints, rollbacks, checkpoints and, in half of the
 // seeds, failed writes of the WAL, on two connections in turn. A failed statement may leave its
 // transaction open or roll it back. A model has the rows.
+// Promise: sqlitevfs/wal-contains-transaction
 func TestSpillsAtRandom(t *testing.T) {
 	seeds := uint64(24)
 	if testing.Short() {

@@ -18,6 +18,7 @@ import (
 )
 
 // TestDiskFullInTheMiddleOfABatch uses a disk with space for half of the data.
+// Promise: ufile/batch-returns-result
 func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
 	if ringtest.InChild(t, ownMounts()) {
 		src := fileOf(t, random(80*(24<<10)))
@@ -27,6 +28,7 @@ func TestDiskFullInTheMiddleOfABatch(t *testing.T) {
 
 // TestFileTooLargeInTheMiddleOfABatch uses a limit on the file's size instead of a full
 // disk.
+// Promise: ufile/batch-returns-result
 func TestFileTooLargeInTheMiddleOfABatch(t *testing.T) {
 	if !ringtest.InChild(t, nil) {
 		return

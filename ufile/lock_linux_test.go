@@ -13,6 +13,7 @@ import (
 )
 
 // TestLocks takes conflicting locks through two descriptors of a file.
+// Promise: ufile/lock-excludes-open
 func TestLocks(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
 	path := fileOf(t, random(100))
@@ -69,6 +70,7 @@ func TestLocks(t *testing.T) {
 }
 
 // TestFlockOfAnotherProgram checks that util-linux's flock respects the lock.
+// Promise: ufile/lock-excludes-open
 func TestFlockOfAnotherProgram(t *testing.T) {
 	program, err := exec.LookPath("flock")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // TestRestrictedSystem tries operations that the rings of a restricted system refuse. All
 // tests that run in every mode cover the operations that they must not refuse.
+// Promise: ufile/options-restrict-rings
 func TestRestrictedSystem(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	s, err := NewSystem(Options{Mode: ModeRing, Restrict: true})

@@ -44,6 +44,7 @@ func withoutDescriptors(t *testing.T, f func()) {
 	f()
 }
 
+// Promise: ufile/right-result-error
 func TestRingsThatCannotBeOpened(t *testing.T) {
 	needRing(t)
 	t.Run("ring", func(t *testing.T) { // an explicit choice does not fall back
@@ -122,6 +123,7 @@ func breakRings(t *testing.T, open func()) {
 
 // TestRingsThatFail breaks rings that have worked: reads and writes continue by system
 // calls, unless rings were requested.
+// Promise: ufile/right-result-error
 func TestRingsThatFail(t *testing.T) {
 	needRing(t)
 	awaitNoRings(t)
@@ -239,6 +241,7 @@ func TestRingOfABatchThatFails(t *testing.T) {
 
 // TestRingOfABatchThatNeverAnswers breaks the ring of a batch while the kernel has taken an
 // operation that does not end. The memory of the operation outlives the caller's Range.
+// Promise: ufile/right-result-error
 func TestRingOfABatchThatNeverAnswers(t *testing.T) {
 	needRing(t)
 	if !sys.Faulty {

@@ -51,6 +51,7 @@ func openRoot(t testing.TB, dir string) *ufile.Root {
 const envNoOpenat2 = "RINGSIDE_TEST_NO_OPENAT2"
 
 // TestRootWithoutOpenat2 runs the suite in a process in which openat2 is forbidden.
+// Promise: ufile/openat2-forbidden-missing
 func TestRootWithoutOpenat2(t *testing.T) {
 	if os.Getenv(envNoOpenat2) != "" {
 		return // this is a child
@@ -97,6 +98,7 @@ func TestForbiddenOpenat2(t *testing.T) {
 }
 
 // TestMagicLinks opens links to files that have no name.
+// Promise: ufile/root-opens-creates
 func TestMagicLinks(t *testing.T) {
 	f, err := os.Open(fileOf(t, []byte("reached")))
 	if err != nil {
@@ -114,6 +116,7 @@ func TestMagicLinks(t *testing.T) {
 
 // TestRootUnderRenames opens files while another goroutine exchanges a directory of the
 // path with a link that leads outside. No file outside may be opened.
+// Promise: ufile/root-opens-creates
 func TestRootUnderRenames(t *testing.T) {
 	needOpenat2(t)
 	dir := tree(t, "root/a/b/file", "root/a/trap>../../outside", "outside/file", "outside/b/file")
@@ -298,6 +301,7 @@ var escapes = map[string]string{
 // TestRootEscapes opens, creates and removes hostile names that lead out of a root, while
 // directories and links are exchanged: every opened file lies in the root, and files
 // outside do not change.
+// Promise: ufile/root-opens-creates
 func TestRootEscapes(t *testing.T) {
 	needOpenat2(t)
 	dir, err := filepath.EvalSymlinks(tree(t, "root/a/b/c/file", "root/a/file", "outside/file", "outside/b/file", "outside/a/b/file"))

@@ -14,6 +14,7 @@ import (
 // TestSequentialFile reads and writes a file of /proc at an offset, in each way. pwrite(2)
 // refuses a sequential file, and a ring does not check that. With ModeRing a worker thread
 // executes the entries.
+// Promise: ufile/os-file-s
 func TestSequentialFile(t *testing.T) {
 	const name = "/proc/self/comm"
 	std, err := os.OpenFile(name, os.O_RDWR, 0)

@@ -26,6 +26,7 @@ func opener(s *ufile.System) func(string, int, fs.FileMode) (ufiletest.File, err
 }
 
 // TestSuite compares each mode with os.File.
+// Promise: ufile/os-file-s
 func TestSuite(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		once := "/ring" // where there is no ring, the backend to which auto falls back
@@ -40,6 +41,7 @@ func TestSuite(t *testing.T) {
 }
 
 // TestSuiteOnATinyRing runs the suite on a ring so small that operations wait for entries.
+// Promise: ufile/os-file-s
 func TestSuiteOnATinyRing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the suite again: not with -short")
@@ -50,6 +52,7 @@ func TestSuiteOnATinyRing(t *testing.T) {
 }
 
 // TestSuiteOnOpenedFiles passes files that package os opened to the default System.
+// Promise: ufile/os-file-s
 func TestSuiteOnOpenedFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the suite again: not with -short")
@@ -98,6 +101,7 @@ func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
 }
 
 // TestRootSuite compares a Root with os.Root.
+// Promise: ufile/root-opens-creates
 func TestRootSuite(t *testing.T) {
 	part, parts := 0, len(modes) // names do not go through rings: each mode runs a part of the suite
 	if raceEnabled || testing.Short() {

@@ -502,17 +502,20 @@ func (s *swept) simulated() []faultsweep.Operation {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: ufile/right-result-error
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	faultsweep.Check(t, newSwept(t).operations())
 }
 
 // TestFaultSweepSimulated does the same with simulated rings.
+// Promise: ufile/right-result-error
 func TestFaultSweepSimulated(t *testing.T) {
 	faultsweep.CheckSimulated(t, newSwept(t).operations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
+// Promise: ufile/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
 		"calls the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",

@@ -15,6 +15,7 @@ import (
 )
 
 // TestVectored compares vectored calls with calls of os.File that use one buffer.
+// Promise: ufile/vectored-call-returns
 func TestVectored(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		content := random(1 << 20)
@@ -58,6 +59,7 @@ func TestVectored(t *testing.T) {
 
 // TestVectoredManyBuffers passes more buffers than one system call accepts, some of them
 // empty.
+// Promise: ufile/vectored-call-returns
 func TestVectoredManyBuffers(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		content := random(3000 * 7)
@@ -81,6 +83,7 @@ func TestVectoredManyBuffers(t *testing.T) {
 }
 
 // TestVectoredDirect transfers aligned buffers with O_DIRECT.
+// Promise: ufile/vectored-call-returns
 func TestVectoredDirect(t *testing.T) {
 	content := random(64 << 10)
 	path := fileOf(t, content)
@@ -104,6 +107,7 @@ func TestVectoredDirect(t *testing.T) {
 }
 
 // TestVectoredErrors compares errors with those of ReadAt and WriteAt.
+// Promise: ufile/vectored-call-returns
 func TestVectoredErrors(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		path := fileOf(t, random(100))

@@ -18,6 +18,7 @@ import (
 
 // TestErrorsAreThoseOfNet makes the same calls on every implementation and compares the
 // results with those of package net.
+// Promise: unet/net-s-results
 func TestErrorsAreThoseOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -128,6 +129,7 @@ type tcpMethods interface {
 	SetKeepAliveConfig(net.KeepAliveConfig) error
 }
 
+// Promise: unet/close-ends-waiting
 func TestCloseEndsPendingCalls(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, b net.Conn) {
 		read := start(func() error { _, err := a.Read(make([]byte, 8)); return err })
@@ -248,6 +250,7 @@ func TestHalfClose(t *testing.T) {
 }
 
 // TestWritesDoNotMix writes from several goroutines at once.
+// Promise: unet/byte-order-right
 func TestWritesDoNotMix(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, b net.Conn) {
 		const writers, size = 4, 1 << 20

@@ -182,6 +182,7 @@ func TestWritev(t *testing.T) {
 // or does not read. Meanwhile it closes either socket or the file that is sent, or sets a
 // deadline on it. No such call may wait for the silent peer. Most proxies close the
 // destination of one copy while its source is silent.
+// Promise: unet/copy-sockets-file
 func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 	type ends struct{ to, from, toPeer, fromPeer net.Conn }
 	copies := map[string]func(e ends) error{
@@ -273,6 +274,7 @@ func waitForCopy(t *testing.T, peer net.Conn, waits string) {
 
 // TestSentFileCanBeClosed closes a file while it is sent to a peer that does not read, and
 // a pipe that another goroutine reads while it is copied.
+// Promise: unet/copy-sockets-file
 func TestSentFileCanBeClosed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(name, make([]byte, 16<<20), 0o600); err != nil {
@@ -301,6 +303,7 @@ func TestSentFileCanBeClosed(t *testing.T) {
 
 // TestCloseWhileACopyWaitsForAPipe closes the destination of a copy from a pipe that another goroutine
 // also reads: the copy waits until it may read.
+// Promise: unet/copy-sockets-file
 func TestCloseWhileACopyWaitsForAPipe(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, _ := pair(t, s, "tcp")
@@ -324,6 +327,7 @@ func TestCloseWhileACopyWaitsForAPipe(t *testing.T) {
 
 // TestCopyOfSmallAndLargePieces copies pieces whose sizes make the copy switch between its
 // buffer and a pipe, each after the piece before has arrived, and ends at a limit.
+// Promise: unet/copy-sockets-forwards
 func TestCopyOfSmallAndLargePieces(t *testing.T) {
 	sizes := []int{1, 4095, 4096, 4097, 1, 300_000, 10, 8192, 5, 4096}
 	total := 0
@@ -371,6 +375,7 @@ func TestCopyOfSmallAndLargePieces(t *testing.T) {
 
 // TestWaitingCopyHoldsNoPipe counts the pipes while copies wait, after much data and a
 // little: all of them have used the same pipe.
+// Promise: unet/copy-sockets-forwards
 func TestWaitingCopyHoldsNoPipe(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	before := pipes(t)

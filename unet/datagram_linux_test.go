@@ -219,6 +219,7 @@ func TestZonesAreLookedUpOnce(t *testing.T) {
 
 // TestDatagramsNeedNoDriver exchanges datagrams, one by one and in batches: no driver is
 // started, and the socket is that of package net.
+// Promise: unet/datagram-socket-costs
 func TestDatagramsNeedNoDriver(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		for _, network := range packetNetworks {

@@ -13,6 +13,7 @@ import (
 
 // TestFieldsReachNet sets each field that package net has, and checks that it reaches the
 // net.Dialer or the net.ListenConfig that is used.
+// Promise: unet/code-compiles-net
 func TestFieldsReachNet(t *testing.T) {
 	reach(t, &Dialer{}, (*Dialer).std)
 	reach(t, &ListenConfig{}, (*ListenConfig).std)

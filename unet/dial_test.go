@@ -22,6 +22,7 @@ import (
 )
 
 // TestLiteralsOfNet compiles the code of a program that changes net to unet.
+// Promise: unet/code-compiles-net
 func TestLiteralsOfNet(t *testing.T) {
 	d := unet.Dialer{Timeout: time.Second, KeepAlive: -1}
 	lc := unet.ListenConfig{KeepAlive: -1}
@@ -39,6 +40,7 @@ func TestLiteralsOfNet(t *testing.T) {
 
 // TestFieldsOfNet finds fields of package net's configurations that those of unet lack, and
 // fields that are not passed on. It calls every method of the configurations.
+// Promise: unet/code-compiles-net
 func TestFieldsOfNet(t *testing.T) {
 	for _, pair := range [][2]any{
 		{net.Dialer{}, unet.Dialer{}},
@@ -67,6 +69,7 @@ func hasMethod(t reflect.Type, name string) bool {
 	return ok
 }
 
+// Promise: unet/code-compiles-net
 func TestMultipathTCPIsChosen(t *testing.T) {
 	var theirs net.Dialer
 	var d unet.Dialer
@@ -95,6 +98,7 @@ func TestMultipathTCPIsChosen(t *testing.T) {
 
 // TestControlIsCalled checks that Control and ControlContext are called as in package net,
 // also where unet sets its own socket option.
+// Promise: unet/code-compiles-net
 func TestControlIsCalled(t *testing.T) {
 	l, err := unet.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,6 +155,7 @@ func talks(t *testing.T, a, b net.Conn) {
 }
 
 // TestConcreteTypes calls the functions that return concrete types.
+// Promise: unet/functions-return-concrete
 func TestConcreteTypes(t *testing.T) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	t.Run("tcp", func(t *testing.T) {
@@ -280,6 +285,7 @@ func answersTo(t *testing.T, out net.Conn, in net.PacketConn) {
 }
 
 // TestConcreteTypesFailAsNet compares errors with those of package net.
+// Promise: unet/functions-return-concrete
 func TestConcreteTypesFailAsNet(t *testing.T) {
 	far := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	for name, pair := range map[string][2]func() (any, error){
@@ -311,6 +317,7 @@ func TestConcreteTypesFailAsNet(t *testing.T) {
 
 // TestConcreteTypesOfNet asks a System that uses package net for types that it cannot
 // return.
+// Promise: unet/functions-return-concrete
 func TestConcreteTypesOfNet(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux, where the types differ from those of package net")
@@ -325,6 +332,7 @@ func TestConcreteTypesOfNet(t *testing.T) {
 }
 
 // TestFiles makes connections, listeners and datagram sockets from files.
+// Promise: unet/functions-return-concrete
 func TestFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs files of sockets, which Windows lacks")
@@ -413,6 +421,7 @@ func fileOf(t *testing.T, c any) *os.File {
 	return f
 }
 
+// Promise: unet/functions-return-concrete
 func TestListenMulticastUDP(t *testing.T) {
 	ifi, err := net.InterfaceByName("lo")
 	if err != nil {
@@ -443,6 +452,7 @@ const heirEnv = "RINGSIDE_HEIR"
 
 // TestInherited passes a listener and a datagram socket to a new process, as a program that
 // restarts itself does and as systemd does.
+// Promise: unet/process-takes-descriptors
 func TestInherited(t *testing.T) {
 	if os.Getenv(heirEnv) != "" {
 		inherit(t)
@@ -592,6 +602,7 @@ func inherit(t *testing.T) {
 	}
 }
 
+// Promise: unet/process-takes-descriptors
 func TestPassOnRefuses(t *testing.T) {
 	cmd := exec.Command("program")
 	for _, name := range []string{"", "a:b"} {
@@ -606,6 +617,7 @@ func TestPassOnRefuses(t *testing.T) {
 	}
 }
 
+// Promise: unet/process-takes-descriptors
 func TestInheritedRefuses(t *testing.T) {
 	t.Setenv("LISTEN_FDS", "1")
 	t.Setenv("RINGSIDE_LISTEN_FILES", "1") // a file that descriptor 3 is not

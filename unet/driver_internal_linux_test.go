@@ -17,6 +17,7 @@ import (
 )
 
 // TestKeysOfClosedSocketsFindNothing reuses a slot of the table.
+// Promise: unet/close-ends-waiting
 func TestKeysOfClosedSocketsFindNothing(t *testing.T) {
 	var tab table
 	a, b := new(sock), new(sock)
@@ -36,6 +37,7 @@ func TestKeysOfClosedSocketsFindNothing(t *testing.T) {
 
 // TestRingThatFails gives a loop a ring that fails: the receives of the batch are made by
 // system calls.
+// Promise: unet/right-result-error
 func TestRingThatFails(t *testing.T) {
 	ringtest.NeedRing(t)
 	ring, err := uring.Open(uring.Options{Entries: maxBatch, Disabled: true})
@@ -190,6 +192,7 @@ func isAlone(c net.Conn) bool {
 // TestSingleConnectionWaitsAlone exchanges messages on one connection, which does not need
 // the driver. When another connection is as active, both return to the driver. A third
 // connection that is less active has no effect on one that waits alone.
+// Promise: unet/active-connection-driver
 func TestSingleConnectionWaitsAlone(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -245,6 +248,7 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 // TestAloneWaitsEnd ends the calls of a connection that waits alone: by a deadline, by
 // Close, by the end of the stream, and by the activity of other connections, in both
 // directions at once.
+// Promise: unet/calls-connection-waits
 func TestAloneWaitsEnd(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
 	if err != nil {
@@ -335,6 +339,7 @@ func TestAloneWaitsEnd(t *testing.T) {
 
 // TestCallsHelpAStarvedDriver stops the driver and lets two connections exchange messages:
 // each call that is about to wait does the driver's work.
+// Promise: unet/connections-progress-goroutines
 func TestCallsHelpAStarvedDriver(t *testing.T) {
 	for _, mode := range []Mode{ModePlain, ModeRing} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -389,6 +394,7 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 }
 
 // TestStarvedLoops reports sequences of short and long yields to the loop.
+// Promise: unet/connections-progress-goroutines
 func TestStarvedLoops(t *testing.T) {
 	const short, long = time.Microsecond, 2 * longYield
 	l, now := &loop{}, time.Now()
@@ -462,6 +468,7 @@ func TestDriverWaitsForManyReaders(t *testing.T) {
 
 // TestRestrictedRing tries operations that a restricted ring refuses; TestStress has the
 // operations that it must not refuse.
+// Promise: unet/options-restrict-ring
 func TestRestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "RESTRICTIONS", "5.10")
 	s, err := NewSystem(Options{Mode: ModeRing, Restrict: true})
@@ -478,6 +485,7 @@ func TestRestrictedRing(t *testing.T) {
 
 // TestDriversOutliveTheLastSocket closes the last socket and opens another: the same
 // drivers serve it. Without another socket they stop.
+// Promise: unet/drivers-default-system
 func TestDriversOutliveTheLastSocket(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain})
 	if err != nil {
@@ -519,6 +527,7 @@ func TestDriversOutliveTheLastSocket(t *testing.T) {
 // TestSpuriousEventWhileLeaving has the loop receive for a reader, and get nothing, while the
 // other direction makes the socket wait alone. The loop does not watch the socket any more, so the
 // reader must not wait for the loop.
+// Promise: unet/calls-connection-waits
 func TestSpuriousEventWhileLeaving(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
 	if err != nil {

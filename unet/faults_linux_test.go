@@ -21,6 +21,7 @@ import (
 
 // TestAcceptWithoutDescriptors uses up all descriptors: each Accept returns the error, and
 // accepts the same connection when descriptors are free again.
+// Promise: unet/server-ran-descriptors
 func TestAcceptWithoutDescriptors(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s, "tcp")
@@ -150,6 +151,7 @@ func TestDroppedConnectionsAreClosed(t *testing.T) {
 }
 
 // TestPeerVanishes resets the connection while calls wait.
+// Promise: unet/close-ends-waiting
 func TestPeerVanishes(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")
@@ -178,6 +180,7 @@ func TestPeerVanishes(t *testing.T) {
 // TestServerWithoutDescriptors uses up all descriptors of a web server that waits in
 // Accept, and makes connections: neither the server nor the driver may spin, and all
 // connections are served when descriptors are free again.
+// Promise: unet/server-ran-descriptors
 func TestServerWithoutDescriptors(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s, "tcp")

@@ -40,6 +40,7 @@ while True:
 // process that shares it must continue: a raw call that blocks stops the process at the
 // next garbage collection. The test runs in a child process, because a stopped process
 // cannot report its failure.
+// Promise: unet/system-call-blocks
 func TestInheritedListener(t *testing.T) {
 	if job := os.Getenv(inheritEnv); job != "" {
 		shareListener(t, job)
@@ -148,6 +149,7 @@ func whoAccepts(t *testing.T, to net.Addr) string {
 
 // TestBlockingListenerKeepsDeadlines clears O_NONBLOCK, as Fd of a file does: Accept must
 // behave as before.
+// Promise: unet/system-call-blocks
 func TestBlockingListenerKeepsDeadlines(t *testing.T) {
 	for _, mode := range modes()[1:] {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -39,6 +39,7 @@ func asNet(t *testing.T, f func(t *testing.T, s *unet.System) []string) {
 
 // TestRawReadThatGivesUp uses functions of RawConn.Read that leave data behind: one waits
 // for more until a deadline, one panics. The next Read must find the data.
+// Promise: unet/differences-package-net
 func TestRawReadThatGivesUp(t *testing.T) {
 	eachPair(t, func(t *testing.T, a, b net.Conn) {
 		raw, err := a.(syscall.Conn).SyscallConn()
@@ -77,6 +78,7 @@ func TestRawReadThatGivesUp(t *testing.T) {
 
 // TestFileIsThatOfNet compares the results of File: a file with deadlines. Its method Fd
 // makes the descriptor blocking, as programs expect that get it.
+// Promise: unet/differences-package-net
 func TestFileIsThatOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix", "udp4", "unixgram"} {
 		t.Run(network, func(t *testing.T) {
@@ -156,6 +158,7 @@ func TestConnectionHandedToAChild(t *testing.T) {
 }
 
 // TestPortsOutOfRange sends to ports that do not fit in 16 bits.
+// Promise: unet/differences-package-net
 func TestPortsOutOfRange(t *testing.T) {
 	for _, network := range []string{"udp4", "udp6"} {
 		t.Run(network, func(t *testing.T) {
@@ -183,6 +186,7 @@ func TestPortsOutOfRange(t *testing.T) {
 }
 
 // TestMessageFlags compares the flags of messages that fit and of messages that do not.
+// Promise: unet/differences-package-net
 func TestMessageFlags(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		a, b := listenPacket(t, s, "udp4"), listenPacket(t, s, "udp4")
@@ -199,6 +203,8 @@ func TestMessageFlags(t *testing.T) {
 
 // TestCopyErrorsAreThoseOfNet compares the errors of copies whose source passed its
 // deadline or was closed.
+// Promise: unet/copy-sockets-forwards
+// Promise: unet/differences-package-net
 func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -221,6 +227,7 @@ func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 
 // TestWritevErrorsAreThoseOfNet compares Writev with net.Buffers.WriteTo on a connection of
 // package net.
+// Promise: unet/differences-package-net
 func TestWritevErrorsAreThoseOfNet(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		a, b := pair(t, s, "tcp")
@@ -254,6 +261,7 @@ func TestWritevErrorsAreThoseOfNet(t *testing.T) {
 
 // TestMethodsAreThoseOfNet compares the methods of the types; the list has the methods that
 // package net lacks.
+// Promise: unet/differences-package-net
 func TestMethodsAreThoseOfNet(t *testing.T) {
 	for _, c := range []struct {
 		ours, nets any
@@ -284,6 +292,7 @@ func has(t reflect.Type, name string) bool { _, ok := t.MethodByName(name); retu
 
 // TestProgramsMaySetFinalizers sets finalizers on values of the package and drops them: the
 // finalizer runs, and the socket is closed.
+// Promise: unet/differences-package-net
 func TestProgramsMaySetFinalizers(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		var ran atomic.Int32
@@ -348,6 +357,7 @@ func finalized(t *testing.T, s *unet.System, ran *atomic.Int32) net.Conn {
 }
 
 // TestDroppedUnixListenerKeepsItsFile drops a listener whose copy was passed on.
+// Promise: unet/differences-package-net
 func TestDroppedUnixListenerKeepsItsFile(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		path := t.TempDir() + "/s"
@@ -379,6 +389,7 @@ func handOver(t *testing.T, s *unet.System, path string) *os.File {
 
 // TestDialWithOneDescriptor dials with one free descriptor, which package net needs. An
 // explicit mode needs more and fails; the error is temporary.
+// Promise: unet/differences-package-net
 func TestDialWithOneDescriptor(t *testing.T) {
 	l := listen(t, netSystem(t), "tcp")
 	dial := func(t *testing.T, s *unet.System) error {
@@ -436,6 +447,7 @@ func freeOne(t *testing.T) {
 
 // TestRawReadWaitsForMore passes a function to RawConn.Read that leaves the data that has arrived
 // and waits for more. It must be called when more arrives, and not without end.
+// Promise: unet/differences-package-net
 func TestRawReadWaitsForMore(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -48,6 +48,7 @@ func datagrams(t *testing.T, n int, receive func(p []byte) (int, int, error)) (a
 
 // TestSegments sends datagrams as segments and receives them, joined and not, with each
 // function that can.
+// Promise: unet/datagrams-sent-received
 func TestSegments(t *testing.T) {
 	data := numberedBytes(20_500)
 	const size = 1000
@@ -119,6 +120,7 @@ func TestSegments(t *testing.T) {
 type onlyPacketConn struct{ net.PacketConn }
 
 // TestSegmentsAreJoined checks that the datagrams of one packet are received as one.
+// Promise: unet/datagrams-sent-received
 func TestSegmentsAreJoined(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	in, out := listenPacket(t, s, "udp4").(*unet.UDPConn), listenPacket(t, s, "udp4").(*unet.UDPConn)
@@ -180,6 +182,7 @@ func TestSegmentsJoinedWhileReading(t *testing.T) {
 }
 
 // TestSegmentsOfUnix checks that segments are refused: the kernel would send one datagram.
+// Promise: unet/datagrams-sent-received
 func TestSegmentsOfUnix(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	c := listenPacket(t, s, "unixgram").(*unet.UnixgramConn)
@@ -191,6 +194,7 @@ func TestSegmentsOfUnix(t *testing.T) {
 
 // TestBatchesThatCannotBeJoined sends batches of packets that the kernel cannot take as
 // segments, or not together: each packet arrives as it was written.
+// Promise: unet/datagrams-sent-received
 func TestBatchesThatCannotBeJoined(t *testing.T) {
 	sizes := map[string][]int{
 		"one size":              {100, 100, 100, 100},
@@ -244,6 +248,7 @@ func TestBatchesThatCannotBeJoined(t *testing.T) {
 
 // TestSegmentsThatTheKernelRefuses sends more segments, and more bytes, than the kernel
 // takes in one message: they are sent one by one.
+// Promise: unet/datagrams-sent-received
 func TestSegmentsThatTheKernelRefuses(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
 	for _, total := range []int{20_000, 70_000} {

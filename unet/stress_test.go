@@ -23,6 +23,7 @@ import (
 // handlers stall and sleep, and either side closes one or both directions. No byte may be
 // lost or changed before a close, and no call may wait for ever. RINGSIDE_STRESS sets the
 // duration, for example 5m.
+// Promise: unet/byte-order-right
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {
@@ -187,6 +188,7 @@ func stressCheck(t *testing.T, c net.Conn, data []byte, r *rand.Rand, abrupt boo
 
 // TestWritesHappenBeforeReads shares a variable that only messages protect: the race
 // detector must not report that, as it does not with package net.
+// Promise: unet/race-detector-sees
 func TestWritesHappenBeforeReads(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")

@@ -302,6 +302,8 @@ func sweptOperations(dir string) []faultsweep.Operation {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: unet/datagrams-sent-received
+// Promise: unet/right-result-error
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	newSystem(t, unet.ModeRing)
@@ -313,12 +315,14 @@ func TestFaultSweep(t *testing.T) {
 }
 
 // TestFaultSweepSimulated does the same with simulated rings.
+// Promise: unet/right-result-error
 func TestFaultSweepSimulated(t *testing.T) {
 	newSystem(t, unet.ModeRing)
 	faultsweep.CheckSimulated(t, sweptOperations(t.TempDir()))
 }
 
 // TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
+// Promise: unet/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"calls the method of the default System":                   "Listen ListenPacket Dial Backend FileConn FileListener FilePacketConn",

@@ -17,6 +17,7 @@ import (
 
 // TestBubble uses sockets in a bubble of testing/synctest, from Listen to the close of the
 // last one: the drivers start and stop in it.
+// Promise: unet/bubble-testing-synctest
 func TestBubble(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,6 +59,7 @@ func bubblePair(t *testing.T, s *unet.System) (dialed, accepted net.Conn) {
 
 // TestBubbleReadIsNotDurable waits in a Read within a bubble for data from outside: until
 // the data arrives, Wait does not return and the bubble's clock does not move.
+// Promise: unet/bubble-testing-synctest
 func TestBubbleReadIsNotDurable(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		outer, inner := pair(t, s, "tcp")
@@ -101,6 +103,7 @@ func TestBubbleReadIsNotDurable(t *testing.T) {
 
 // TestBubbleDeadline sets deadlines in a bubble, which last as long in real time as their
 // remaining time in the bubble, and closes a connection whose Read waits outside.
+// Promise: unet/bubble-testing-synctest
 func TestBubbleDeadline(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		a, b := pair(t, s, "tcp")

@@ -97,6 +97,7 @@ func writeThrough(t *testing.T, control []byte) {
 }
 
 // TestWriteMsgToNames passes names to WriteMsgUnix of a connection, which has a peer.
+// Promise: unet/differences-package-net
 func TestWriteMsgToNames(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		for _, network := range []string{"unix", "unixpacket"} {
@@ -111,6 +112,7 @@ func TestWriteMsgToNames(t *testing.T) {
 }
 
 // TestAbstractNamesWithNUL sends to an abstract name that begins with a NUL, as package net allows.
+// Promise: unet/differences-package-net
 func TestAbstractNamesWithNUL(t *testing.T) {
 	asNet(t, func(t *testing.T, s *unet.System) (all []string) {
 		name := fmt.Sprintf("ringside-%s-%d", filepath.Base(t.TempDir()), os.Getpid())

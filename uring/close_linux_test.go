@@ -43,6 +43,7 @@ func closeWith(t *testing.T, o uring.Options, start func(r *uring.Ring) (wake fu
 
 // TestCloseEndsWhatIsInFlight closes rings with operations of many kinds in flight: after
 // Close returns, the kernel must not touch their memory.
+// Promise: uring/close-returns-nil
 func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	ringtest.NeedKernel(t, "SYNC_CANCEL", "6.0")
 	for _, f := range ringtest.Flavours {
@@ -118,6 +119,7 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 
 // TestCloseOfARestrictedRing closes rings whose restrictions forbid to cancel operations and to
 // list them: Close reports that memory is in use, and keeps its own mappings.
+// Promise: uring/close-returns-nil
 func TestCloseOfARestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "SINGLE_ISSUER", "6.0")
 	t.Run("restricted", func(t *testing.T) {
@@ -182,6 +184,7 @@ func TestCloseOfARestrictedRing(t *testing.T) {
 
 // TestCloseNow closes rings without waiting and keeps the buffers that the kernel may still
 // use.
+// Promise: uring/close-returns-nil
 func TestCloseNow(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	a, b := ctlTCP(t)
@@ -202,6 +205,7 @@ func TestCloseNow(t *testing.T) {
 // TestCloseNowReleasesTheRing closes rings with a buffer ring and a receive in flight. The kernel
 // releases the ring and its table of files, in which the only writer of a pipe is. A ring that
 // it kept would take the data of the socket.
+// Promise: uring/closenow-kernel-ends
 func TestCloseNowReleasesTheRing(t *testing.T) {
 	ringtest.NeedKernel(t, "PBUF_RING", "5.19")
 	for _, kind := range bufRingKinds {
@@ -232,6 +236,7 @@ func TestCloseNowReleasesTheRing(t *testing.T) {
 
 // TestBufRingCloseBesideMessages closes a buffer ring as [TestBufRingCloseInFlight] does, after
 // as many completions without an entry as there are operations in flight.
+// Promise: uring/close-returns-nil
 func TestBufRingCloseBesideMessages(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	for _, from := range []string{"message", "tag"} {
@@ -265,6 +270,7 @@ func TestBufRingCloseBesideMessages(t *testing.T) {
 
 // TestBufRingCloseInFlight closes a buffer ring while a stream may pick a buffer from it:
 // the buffers stay until the ring is closed.
+// Promise: uring/close-returns-nil
 func TestBufRingCloseInFlight(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	r := ctlRing(t, uring.Options{})
@@ -286,6 +292,7 @@ func TestBufRingCloseInFlight(t *testing.T) {
 
 // TestBufRingCloseKeepsMemory closes a buffer ring in memory of Go's heap while a stream may pick
 // a buffer from it: the memory stays reachable until the ring is closed.
+// Promise: uring/close-returns-nil
 func TestBufRingCloseKeepsMemory(t *testing.T) {
 	ringtest.NeedKernel(t, "multishot receive", "6.0")
 	for _, kind := range bufRingKinds {

@@ -31,6 +31,7 @@ var smallCQ = []struct {
 
 // TestOverflow posts far more completions than the CQ has slots before it reaps the first.
 // All must arrive, in order, for every batch size.
+// Promise: uring/completion-lost-seen
 func TestOverflow(t *testing.T) {
 	for _, f := range smallCQ {
 		for _, batch := range []int{1, 2, 3, 7, 64} {
@@ -125,6 +126,7 @@ func TestOverflowBig(t *testing.T) {
 
 // TestOverflowMultishot sends more messages to a multishot receive than the CQ has slots.
 // The kernel may end the receive; after it is armed again it delivers the rest.
+// Promise: uring/completion-lost-seen
 func TestOverflowMultishot(t *testing.T) {
 	for _, f := range smallCQ {
 		t.Run(f.name, func(t *testing.T) {

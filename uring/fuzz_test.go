@@ -16,6 +16,8 @@ func durationOf(ns int64) time.Duration { return time.Duration(ns) }
 
 // FuzzReap lets Reap and ReapBig decode any memory as a CQ. They must reach its end, return
 // no more completions than it holds, and return no filler entry of a mixed CQ.
+// Promise: uring/bytes-shared-memory
+// Promise: uring/completion-lost-seen
 func FuzzReap(f *testing.F) {
 	f.Add([]byte{}, uint32(0), uint8(3), uint8(0), uint8(2), true)
 	f.Add(bytes.Repeat([]byte{0xff}, 256), uint32(1<<32-2), uint8(9), uint8(2), uint8(1), false)
@@ -109,6 +111,7 @@ func FuzzOpSet(f *testing.F) {
 // FuzzBufRing passes completions with any contents to a buffer ring, with any recycling in
 // between. The data must lie in the named buffer, pieces of one buffer must not overlap
 // before it is recycled, and the data must not be longer than the completion says.
+// Promise: uring/bytes-shared-memory
 func FuzzBufRing(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 250, 4, 0, 17, 90}, true)
 	f.Add([]byte{0, 1, 0, 200, 0xff, 0xff, 3, 3}, false)

@@ -145,6 +145,7 @@ func native(e abi.SQE) abi.SQE {
 	return e
 }
 
+// Promise: uring/builder-encodes-operation
 func TestLedgerGoldens(t *testing.T) {
 	forGoldens(t, func(t *testing.T, g golden) {
 		for _, dirt := range []byte{0xff, 0} {
@@ -194,6 +195,7 @@ func sqeString(e abi.SQE) string {
 	return b.String()
 }
 
+// Promise: uring/builder-encodes-operation
 func TestLedgerKernel(t *testing.T) {
 	for _, e := range ledgerEntries() {
 		t.Run(e.kind+"/"+e.name, func(t *testing.T) {

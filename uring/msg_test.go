@@ -81,6 +81,7 @@ func TestParseMultishotMsg(t *testing.T) {
 	}
 }
 
+// Promise: uring/bytes-shared-memory
 func FuzzParseMultishotMsg(f *testing.F) {
 	f.Add(multishotMsg(16, 5, 7, 0x20, "payload"), uint8(1), uint16(8))
 	f.Add(multishotMsg(math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, ""), uint8(1), uint16(8))

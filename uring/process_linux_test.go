@@ -32,6 +32,7 @@ var endings = []string{"exit", "exec", "kill"}
 // TestEndWithOperationsInFlight lets processes exit, be killed, and execute another program
 // while operations of all kinds are in flight on rings of all flavours. Each process must
 // end, and the new program must run, without waiting for operations that never end.
+// Promise: uring/process-exit-start
 func TestEndWithOperationsInFlight(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, how := range endings {
@@ -127,6 +128,7 @@ var forever []any
 // TestChildrenGetNoRing starts a process while rings are open. The child must inherit no
 // descriptor of a ring, with which it could submit with its parent's rights, and no mapping
 // that both write to between fork and exec.
+// Promise: uring/process-exit-start
 func TestChildrenGetNoRing(t *testing.T) {
 	if os.Getenv(inheritEnv) != "" {
 		wantNoRings(t)

@@ -116,6 +116,7 @@ func TestSockaddrReceived(t *testing.T) {
 	}
 }
 
+// Promise: uring/bytes-shared-memory
 func FuzzSockaddr(f *testing.F) {
 	for _, addr := range []string{"127.0.0.1:80", "[fe80::1%7]:443"} {
 		f.Add([]byte(sockaddrBytes(mustSockaddr(addr))))

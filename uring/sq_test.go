@@ -287,6 +287,7 @@ func TestUnfilledEntriesAreNotTaken(t *testing.T) {
 }
 
 // FuzzSubmit runs any sequence of submissions on a real ring.
+// Promise: uring/entry-executed-count
 func FuzzSubmit(f *testing.F) {
 	f.Add([]byte{0x70, 2, 0x00, 4, 0x00, 2, 0x15})                            // a stale count after one lap
 	f.Add([]byte{0x70, 2, 0x20, 4, 0x10, 2, 0x15, 0x16, 0x00, 3})             // as a goroutine that waits would use it
@@ -315,6 +316,7 @@ func TestSubmitWays(t *testing.T) {
 
 // TestStalePublished submits between Publish and the wait that uses its count: no write may
 // be carried out twice.
+// Promise: uring/entry-executed-count
 func TestStalePublished(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		size := r.SQEntries()
@@ -355,6 +357,7 @@ func TestStalePublished(t *testing.T) {
 
 // TestIdleRingShowsNoEntries reads from fdinfo how many entries of a ring the kernel sees,
 // with nothing to submit and with one entry.
+// Promise: uring/entry-executed-count
 func TestIdleRingShowsNoEntries(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		for round := range 3 {

@@ -77,6 +77,7 @@ func TestWaitCount(t *testing.T) {
 }
 
 // TestWaitInterrupted sends a signal to the waiting thread.
+// Promise: uring/completion-lost-seen
 func TestWaitInterrupted(t *testing.T) {
 	ringtest.OverFlavours(t, func(t *testing.T, r *uring.Ring) {
 		tid := ctlThreadID()

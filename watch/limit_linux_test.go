@@ -13,6 +13,7 @@ import (
 
 // TestLoweredDescriptorLimit lowers RLIMIT_NOFILE below the number of descriptors that stay
 // ready: poll(2) then refuses to check them in one call. All of them are still reported.
+// Promise: watch/right-error-nothing
 func TestLoweredDescriptorLimit(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		runtime.LockOSThread() // another thread would need another ring

@@ -123,6 +123,7 @@ func TestLoopDescriptors(t *testing.T) {
 
 // TestLoopNeighbours lets callbacks remove each other and themselves, and reopen the
 // numbers as other files.
+// Promise: watch/removed-descriptor-s
 func TestLoopNeighbours(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -312,6 +313,7 @@ func TestLoopIdle(t *testing.T) {
 	})
 }
 
+// Promise: watch/stop-close-end
 func TestLoopSignals(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
@@ -344,6 +346,7 @@ func TestLoopSignals(t *testing.T) {
 	})
 }
 
+// Promise: watch/stop-close-end
 func TestLoopEnds(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l, fd := newLoop(t, b), eventfds(t, 1)[0]
@@ -403,6 +406,7 @@ func sleeps(t *testing.T, l *watch.Loop) {
 }
 
 // TestLoopClosedInCallback checks that no callback follows the one that closes the loop.
+// Promise: watch/stop-close-end
 func TestLoopClosedInCallback(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)
@@ -427,6 +431,7 @@ func TestLoopClosedInCallback(t *testing.T) {
 
 // TestLoopPanics lets each kind of callback panic and checks that the next Run calls the
 // others.
+// Promise: watch/stop-close-end
 func TestLoopPanics(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)

@@ -12,6 +12,7 @@ import (
 
 // TestRestrictedRing tries operations that a restricted ring refuses; TestSuite has the
 // operations that it must not refuse.
+// Promise: watch/options-restrict-ring
 func TestRestrictedRing(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	runtime.LockOSThread()

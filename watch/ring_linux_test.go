@@ -99,6 +99,7 @@ func TestFollowsItsCaller(t *testing.T) {
 }
 
 // TestOverflowHappens checks that the suite's overflow test does overflow the CQ.
+// Promise: watch/right-error-nothing
 func TestOverflowHappens(t *testing.T) {
 	w := ringWatcher(t, false)
 	b := w.backend.(*ringBackend)
@@ -194,6 +195,7 @@ func TestNoAllocations(t *testing.T) {
 
 // TestCloseOfAWaitReleases closes a watcher from another thread than the waiting one, which ends
 // the polls: a file that is closed afterwards has ended for its peer.
+// Promise: watch/close-thread-waited
 func TestCloseOfAWaitReleases(t *testing.T) {
 	w := ringWatcher(t, false)
 	p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
@@ -228,6 +230,7 @@ func TestCloseOfAWaitReleases(t *testing.T) {
 
 // TestWaitWhileTheKernelRefuses lets the kernel refuse every SQE for lack of memory: Wake and
 // Close end a wait all the same.
+// Promise: watch/wake-close-end
 func TestWaitWhileTheKernelRefuses(t *testing.T) {
 	if !sys.Faulty {
 		t.Skip("needs a build with the race detector, which has the system-call hook")

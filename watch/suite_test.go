@@ -42,6 +42,11 @@ func need(t *testing.T, b watch.Mode) {
 	t.Fatal(err)
 }
 
+// Promise: watch/backends-behave-alike
+// Promise: watch/close-thread-waited
+// Promise: watch/descriptor-becomes-ready
+// Promise: watch/descriptor-closed-before
+// Promise: watch/wake-close-end
 func TestSuite(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		watchtest.Run(t, func() (watchtest.Watcher, error) { return watch.New(watch.Options{Mode: b, Restrict: true}) })

@@ -291,6 +291,7 @@ func ready(t *testing.T) {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: watch/right-error-nothing
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	ready(t)
@@ -298,12 +299,14 @@ func TestFaultSweep(t *testing.T) {
 }
 
 // TestFaultSweepSimulated does the same with simulated rings.
+// Promise: watch/right-error-nothing
 func TestFaultSweepSimulated(t *testing.T) {
 	ready(t)
 	faultsweep.CheckSimulated(t, sweptOperations())
 }
 
 // TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
+// Promise: watch/right-error-nothing
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(), faultsweep.Exempt{
 		"makes no call to the kernel": "FD Watcher.Backend Watcher.Len Loop.Backend Loop.Len Timer.Active " +

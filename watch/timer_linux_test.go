@@ -123,6 +123,7 @@ func (m *timerModel) turn() {
 	}
 }
 
+// Promise: watch/timers-fire-order
 func TestTimerModel(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -194,6 +195,7 @@ func TestManyTimers(t *testing.T) {
 }
 
 // TestTimersByTheClock uses the real clock.
+// Promise: watch/timers-fire-order
 func TestTimersByTheClock(t *testing.T) {
 	overBackends(t, func(t *testing.T, b watch.Mode) {
 		l := newLoop(t, b)

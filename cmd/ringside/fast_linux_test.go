@@ -74,6 +74,7 @@ func TestFastDevice(t *testing.T) {
 
 // TestFastDeviceIsNeverLeftBehind ends a run in the middle, also without giving it time to
 // clean up.
+// Promise: cli/next-run-removes
 func TestFastDeviceIsNeverLeftBehind(t *testing.T) {
 	needFastDevice(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {

@@ -90,6 +90,7 @@ func flip(t *testing.T, path string, find []byte, behind int) {
 	}
 }
 
+// Promise: cli/log-inspects-replays
 func TestLogInspectAndReplay(t *testing.T) {
 	dir := crashedLog(t)
 	code, out, errs := logCommand(t, "inspect", dir, "--json")
@@ -139,6 +140,7 @@ func TestLogReplayOfDeletedDatabase(t *testing.T) {
 	}
 }
 
+// Promise: cli/log-inspects-replays
 func TestLogSalvage(t *testing.T) {
 	dir := crashedLog(t)
 	log := filepath.Join(dir, "ringside-wal.log")
@@ -167,6 +169,7 @@ func TestLogSalvage(t *testing.T) {
 
 // TestLogSalvageWithoutHeader finds the commits of a log that has lost both copies of its
 // header.
+// Promise: cli/log-inspects-replays
 func TestLogSalvageWithoutHeader(t *testing.T) {
 	dir := crashedLog(t)
 	log := filepath.Join(dir, "ringside-wal.log")
@@ -183,6 +186,7 @@ func TestLogSalvageWithoutHeader(t *testing.T) {
 	}
 }
 
+// Promise: cli/log-inspects-replays
 func TestLogInUse(t *testing.T) {
 	dir := t.TempDir()
 	c, err := sqlite3.Open("file:" + filepath.Join(dir, "a.db") + "?vfs=" + sqlitevfs.NameLog)

@@ -15,6 +15,7 @@ import (
 
 // TestEachCommandEndsBySignals signals each long-running command while it works. It checks the exit
 // code, and that no file and no process is left. It logs the time.
+// Promise: cli/signal-ends-command
 func TestEachCommandEndsBySignals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every command")

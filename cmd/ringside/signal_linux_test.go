@@ -106,6 +106,7 @@ func gone(pid int) bool {
 }
 
 // TestNohup starts a run by nohup(1), which ignores SIGHUP: the end of a terminal does not end it.
+// Promise: cli/signal-ends-command
 func TestNohup(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
@@ -143,6 +144,8 @@ func TestNohup(t *testing.T) {
 	}
 }
 
+// Promise: cli/earlier-result-file
+// Promise: cli/signal-ends-command
 func TestSignalsCleanUp(t *testing.T) {
 	// Programs inherit an ignored SIGHUP, as of "nohup go test", but not a caught one.
 	hangups := make(chan os.Signal, 1)
@@ -181,6 +184,7 @@ func TestSignalsCleanUp(t *testing.T) {
 	}
 }
 
+// Promise: cli/next-run-removes
 func TestNextRunSweepsAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	r := startMeasuring(t, dir, endless(dir)...)
@@ -218,6 +222,7 @@ func limited(t *testing.T, blocks int, args ...string) *exec.Cmd {
 }
 
 // TestFileSizeLimit reaches the limit on the file's size in the middle of the file.
+// Promise: cli/earlier-result-file
 func TestFileSizeLimit(t *testing.T) {
 	dir := t.TempDir()
 	r := finish(t, limited(t, 512, tiny(dir)...))

@@ -155,6 +155,7 @@ func eachWay(t *testing.T, f func(t *testing.T, c config)) {
 
 // TestBalance spreads connections over the backends, leaves out one that ends, and
 // finds it again.
+// Promise: unet/example-proxy-forwards
 func TestBalance(t *testing.T) {
 	eachWay(t, func(t *testing.T, c config) {
 		a, endA := backendOf(t, "a")
@@ -188,6 +189,7 @@ func TestBalance(t *testing.T) {
 }
 
 // TestNoBackend closes the connection of a client that no backend takes.
+// Promise: unet/example-proxy-forwards
 func TestNoBackend(t *testing.T) {
 	eachWay(t, func(t *testing.T, with config) {
 		a, end := backendOf(t, "a")
@@ -214,6 +216,7 @@ func TestNoBackend(t *testing.T) {
 }
 
 // TestHalfClose ends the stream of a client whose backend answers the end.
+// Promise: unet/example-proxy-forwards
 func TestHalfClose(t *testing.T) {
 	eachWay(t, func(t *testing.T, c config) {
 		a, _ := backendOf(t, "a")
@@ -231,6 +234,7 @@ func TestHalfClose(t *testing.T) {
 }
 
 // TestBytes sends much both ways at once.
+// Promise: unet/example-proxy-forwards
 func TestBytes(t *testing.T) {
 	eachWay(t, func(t *testing.T, c config) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -279,6 +283,7 @@ func TestBytes(t *testing.T) {
 }
 
 // TestClientVanishes resets a connection: the backend's ends too.
+// Promise: unet/example-proxy-forwards
 func TestClientVanishes(t *testing.T) {
 	eachWay(t, func(t *testing.T, with config) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -318,6 +323,7 @@ func TestClientVanishes(t *testing.T) {
 }
 
 // TestEnd serves a connection until it ends, and cuts one that does not.
+// Promise: unet/example-proxy-forwards
 func TestEnd(t *testing.T) {
 	eachWay(t, func(t *testing.T, with config) {
 		a, _ := backendOf(t, "a")
@@ -355,6 +361,7 @@ func TestEnd(t *testing.T) {
 }
 
 // TestTLS has clients speak TLS to the proxy, whose backend does not.
+// Promise: unet/example-proxy-forwards
 func TestTLS(t *testing.T) {
 	eachWay(t, func(t *testing.T, c config) {
 		if c.callbacks {

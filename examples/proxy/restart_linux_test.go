@@ -18,6 +18,7 @@ import (
 
 // TestRestart replaces the process of a proxy while connections come: none is refused or
 // cut, and one from before goes on in the old process until it ends.
+// Promise: unet/example-proxy-forwards
 func TestRestart(t *testing.T) {
 	t.Run("goroutines", func(t *testing.T) { testRestart(t) })
 	t.Run("callbacks", func(t *testing.T) { testRestart(t, "-callbacks") })

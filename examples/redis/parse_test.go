@@ -56,6 +56,7 @@ func TestParse(t *testing.T) {
 
 // FuzzParse gives every beginning of an input: the answer for a part is that more
 // is needed, or the same as for the whole.
+// Promise: examples/memory-peer-occupy
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nGET\r\n$1\r\na\r\nPING\r\n"))
 	f.Add([]byte("set a 1\n*-1\r\n*1\r\n$-5\r\n"))

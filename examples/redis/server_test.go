@@ -169,6 +169,7 @@ func TestPipeline(t *testing.T) {
 
 // TestSlowReader asks for far more than the sockets hold before it reads
 // anything: the server must keep little, serve others, and lose nothing.
+// Promise: examples/memory-peer-occupy
 func TestSlowReader(t *testing.T) {
 	overModes(t, func(t *testing.T, s *server, address string) {
 		value := bytes.Repeat([]byte("0123456789"), 20_000)
@@ -202,6 +203,7 @@ func TestSlowReader(t *testing.T) {
 
 // TestMemory fills the store, which refuses more and takes it again when there
 // is room.
+// Promise: examples/memory-peer-occupy
 func TestMemory(t *testing.T) {
 	s := newStore(1000)
 	value := make([]byte, 500)
@@ -226,6 +228,7 @@ func TestMemory(t *testing.T) {
 
 // TestWrongInput sends what is no request: the server answers with an error,
 // ends that connection, and serves the next one.
+// Promise: examples/memory-peer-occupy
 func TestWrongInput(t *testing.T) {
 	overModes(t, func(t *testing.T, _ *server, address string) {
 		for _, in := range []string{
@@ -248,6 +251,7 @@ func TestWrongInput(t *testing.T) {
 
 // TestTrickle has peers that send a byte now and then, of a request that never becomes
 // whole: they keep no connection by that.
+// Promise: examples/peer-cannot-hold
 func TestTrickle(t *testing.T) {
 	overModesWithIdle(t, 50*time.Millisecond, func(t *testing.T, _ *server, address string) {
 		for _, in := range []string{"x", "*1\r\n$1000000\r\n"} {

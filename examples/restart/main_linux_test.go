@@ -198,6 +198,7 @@ func process(addr string) (int, error) {
 }
 
 // TestNoRequestIsLost restarts the server under load, several times.
+// Promise: unet/server-replaces-process
 func TestNoRequestIsLost(t *testing.T) {
 	addr := startServer(t).addr
 	var requests, failed atomic.Int64
@@ -245,6 +246,7 @@ var generators = []struct {
 }
 
 // TestNoRequestOfOthersIsLost does that under load of wrk and ab.
+// Promise: unet/server-replaces-process
 func TestNoRequestOfOthersIsLost(t *testing.T) {
 	for _, g := range generators {
 		t.Run(g.name, func(t *testing.T) {
@@ -279,6 +281,7 @@ func TestNoRequestOfOthersIsLost(t *testing.T) {
 
 // TestRestartThatFails has the new process end before it is ready: the old one goes on,
 // and can be replaced later.
+// Promise: unet/server-replaces-process
 func TestRestartThatFails(t *testing.T) {
 	s := startServer(t)
 	was, err := process(s.addr)
@@ -404,6 +407,7 @@ func TestLastConnection(t *testing.T) {
 
 // TestNewVersion puts another program at the path of the server, in the two ways in which that is
 // done, and restarts the server.
+// Promise: unet/server-replaces-process
 func TestNewVersion(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

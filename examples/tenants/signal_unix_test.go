@@ -14,6 +14,7 @@ import (
 
 // SIGINT and SIGTERM end the service in order, also with open connections and
 // databases; acknowledged commits are found afterwards.
+// Promise: examples/servers-end-code
 func TestSignals(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {

@@ -81,6 +81,7 @@ func send(t *testing.T, addr, head string, body []byte) string {
 	return string(answer)
 }
 
+// Promise: examples/upload-appears-whole
 func TestUpload(t *testing.T) {
 	for name, copying := range map[string]bool{"splice where it can": false, "copy": true} {
 		t.Run(name, func(t *testing.T) {
@@ -125,6 +126,7 @@ func TestUpload(t *testing.T) {
 }
 
 // TestEndDuringUpload ends the server while a file is on its way: nothing is left of it.
+// Promise: examples/upload-appears-whole
 func TestEndDuringUpload(t *testing.T) {
 	addr, dir, stop := start(t, false)
 	defer stop()

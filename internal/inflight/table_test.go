@@ -10,6 +10,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
+// Promise: reactor/cancellation-completion-exit
 func TestGenerationMakesStaleIDsFindNothing(t *testing.T) {
 	table := New[int](1, nil)
 	s, ok := table.Acquire()

@@ -159,6 +159,7 @@ func TestLocksFreely(t *testing.T) {
 	}
 }
 
+// Promise: cli/probe-names-obstacle
 func FuzzReadEnvironment(f *testing.F) {
 	f.Add("Seccomp:\t2\nCpus_allowed_list:\t0-1", "Max locked memory  1 unlimited bytes", "0")
 	f.Fuzz(func(t *testing.T, status, limits, sysctl string) {

@@ -11,6 +11,7 @@ import (
 )
 
 // TestRawCallsKeepTheNetwork has a goroutine make raw calls only. See wakeMonitor.
+// Promise: unet/goroutine-never-idle
 func TestRawCallsKeepTheNetwork(t *testing.T) {
 	busytest.Run(t, func(over *atomic.Bool) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -228,6 +228,7 @@ var databases = []struct {
 }
 
 // TestDatabases cuts the power of databases on real file systems.
+// Promise: sqlitevfs/tested-below-file
 func TestDatabases(t *testing.T) {
 	for _, fs := range selected("ext4", "xfs") {
 		if fs.Repair != nil {
@@ -259,6 +260,7 @@ func TestDatabases(t *testing.T) {
 }
 
 // TestAppendlog cuts the power of a durable log.
+// Promise: appendlog/acknowledged-record-found
 func TestAppendlog(t *testing.T) {
 	for _, fs := range selected("ext4") {
 		t.Run(fs.Name, func(t *testing.T) {
@@ -272,6 +274,7 @@ func TestAppendlog(t *testing.T) {
 }
 
 // TestFiles cuts the power of files that are written and synced.
+// Promise: ufile/data-written-before
 func TestFiles(t *testing.T) {
 	for _, fs := range selected("xfs") {
 		if fs.Repair != nil {
@@ -290,6 +293,8 @@ func TestFiles(t *testing.T) {
 // TestSyncFS shows on which file systems syncfs(2) makes a file durable, and on which it must be
 // followed by an fdatasync(2). Group sync in package sqlitevfs relies on that. The files first grow
 // and are then overwritten.
+// Promise: sqlitevfs/databases-share-syncfs
+// Promise: tests/missing-sync-disk
 func TestSyncFS(t *testing.T) {
 	flushless := []string{"xfs", "ext4-nojournal"} // file systems on which syncfs is not enough
 	for _, fs := range selected("xfs") {
@@ -325,6 +330,7 @@ func TestSyncFS(t *testing.T) {
 // TestFailedWrites shows how a failed write to the device is reported to files that share a syncfs.
 // Group sync in package sqlitevfs checks for it with sync_file_range of the file, or with syncfs
 // and a following fdatasync. On overlayfs the failure is not reported, so group sync is off there.
+// Promise: sqlitevfs/failed-write-below
 func TestFailedWrites(t *testing.T) {
 	for _, fs := range selected("ext4", "xfs") {
 		for _, overlay := range []bool{false, true} {
@@ -382,6 +388,7 @@ func TestFailedWrites(t *testing.T) {
 }
 
 // TestSeededBugs checks that the judge finds each seeded bug.
+// Promise: tests/missing-sync-disk
 func TestSeededBugs(t *testing.T) {
 	all := func(int) bool { return true }
 	for _, k := range []struct {

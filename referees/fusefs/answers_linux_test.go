@@ -133,6 +133,7 @@ func overModes(t *testing.T, test func(t *testing.T, s *ufile.System, mode strin
 }
 
 // TestAnswers compares every mode with os.File on files of each kind.
+// Promise: ufile/file-systems-kinds
 func TestAnswers(t *testing.T) {
 	c := mountFUSE(t)
 	changing := []string{"growing", "eintr", "eagain"} // the content of these files changes with each read, and the page cache changes the reads
@@ -172,6 +173,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestWholeFiles reads files with Batch, Reader, Copy and Root, concurrently.
+// Promise: ufile/file-systems-kinds
 func TestWholeFiles(t *testing.T) {
 	c := mountFUSE(t)
 	want := initial()
@@ -284,6 +286,7 @@ var fileSystems = []struct {
 
 // TestFileSystems runs the suite of ufile, which compares with os.File, on every file system that
 // can be mounted here.
+// Promise: ufile/file-systems-kinds
 func TestFileSystems(t *testing.T) {
 	for _, kind := range fileSystems {
 		t.Run(kind.name, func(t *testing.T) {
@@ -306,6 +309,7 @@ func TestFileSystems(t *testing.T) {
 
 // TestReadOnlyFileSystems compares reads of read-only images and of files that the kernel
 // generates.
+// Promise: ufile/file-systems-kinds
 func TestReadOnlyFileSystems(t *testing.T) {
 	content := initial()
 	image := func(kind, ext string, tool ...string) func(t *testing.T) string {
@@ -374,6 +378,7 @@ func TestReadOnlyFileSystems(t *testing.T) {
 // TestNoRingWithoutNonBlockingReads lets many goroutines read files, cached and not, that
 // the kernel cannot read without blocking. These reads must not use the few worker threads
 // of a ring.
+// Promise: ufile/files-without-non
 func TestNoRingWithoutNonBlockingReads(t *testing.T) {
 	for _, kind := range fileSystems[1:4] { // ramfs, overlay, fuse
 		t.Run(kind.name, func(t *testing.T) {

@@ -75,6 +75,7 @@ func system(mode string) (*ufile.System, error) {
 // process. Meanwhile the other goroutines of that process must make progress, and the garbage
 // collector must run. Close must wait. Once the files answer, all calls must return the right
 // bytes. It uses another process because a failure freezes the process.
+// Promise: ufile/file-answer-blocks
 func TestSilentFiles(t *testing.T) {
 	c := mountFUSE(t)
 	for _, mode := range modes {
@@ -91,6 +92,7 @@ func TestSilentFiles(t *testing.T) {
 
 // TestSilentFilesBelowOverlay is TestSilentFiles on an overlay whose lower directory is in user
 // space.
+// Promise: ufile/file-answer-blocks
 func TestSilentFilesBelowOverlay(t *testing.T) {
 	c := mountFUSE(t)
 	base := tmpfs(t)

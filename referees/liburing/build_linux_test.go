@@ -162,6 +162,7 @@ func compiler(t *testing.T) (cc, header string) {
 }
 
 // TestBuilders compares each builder with liburing's.
+// Promise: uring/builder-encodes-bytes
 func TestBuilders(t *testing.T) {
 	cc, header := compiler(t)
 	source, missing := program(rows, header)

@@ -205,6 +205,7 @@ func content(t *testing.T, db *sql.DB) (rows int, all string) {
 
 // TestReplicate compares the database that Litestream restores with the original, while a writer
 // runs and after it, in each mode.
+// Promise: sqlitevfs/litestream-replicates-database
 func TestReplicate(t *testing.T) {
 	for _, mode := range []string{
 		"vfs=ringside", "vfs=ringside-log", "vfs=ringside-group", "vfs=ringside-plain", "vfs=ringside-prefetch",
@@ -286,6 +287,7 @@ func sameBytes(t *testing.T, path, restored string) {
 
 // TestJournalMode checks that nothing is lost when a connection asks for a rollback journal:
 // Litestream sets WAL mode permanently, and the connection gets an error or WAL.
+// Promise: sqlitevfs/litestream-replicates-database
 func TestJournalMode(t *testing.T) {
 	for _, mode := range []string{"delete", "persist", "truncate"} {
 		t.Run(mode, func(t *testing.T) {
@@ -323,6 +325,7 @@ func TestJournalMode(t *testing.T) {
 
 // TestPowerCut checks that commits that are only in the shared log are replicated if the log is
 // replayed first, and lost if Litestream runs first.
+// Promise: sqlitevfs/litestream-replicates-database
 func TestPowerCut(t *testing.T) {
 	for _, replayed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("replayed=%t", replayed), func(t *testing.T) {

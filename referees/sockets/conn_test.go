@@ -85,6 +85,7 @@ func pair(s *unet.System, network, address string) (dialed, accepted net.Conn, e
 	return dialed, r.Conn, r.error
 }
 
+// Promise: unet/net-s-results
 func TestConn(t *testing.T) {
 	forEach(t, func(t *testing.T, s *unet.System, network, address string) {
 		if network == "unixpacket" {

@@ -14,6 +14,7 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
+// Promise: unet/net-s-results
 func TestFastHTTP(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s)

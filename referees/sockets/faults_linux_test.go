@@ -166,6 +166,7 @@ func exchanges(t *testing.T, e engine, address string, conns, size int) {
 }
 
 // TestBadWire exchanges data over a link that delays, loses, duplicates and reorders packets.
+// Promise: unet/byte-order-right
 func TestBadWire(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		newWire(t, &wire{delay: time.Millisecond, loss: 0.01, double: 0.01, overtaken: 0.02})

@@ -22,6 +22,7 @@ import (
 // TCP_USER_TIMEOUT only on connections of package net, so UserTimeout must set it on those
 // of unet. With package net the option has the same value. If gRPC begins to set the option
 // on any connection with SyscallConn, the last case fails, and the guide must be updated.
+// Promise: unet/usertimeout-what-grpc
 func TestGRPCUserTimeout(t *testing.T) {
 	const timeout = 7 * time.Second
 	for _, mode := range modes {

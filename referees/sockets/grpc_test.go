@@ -80,6 +80,7 @@ func grpcReceive(stream interface{ RecvMsg(any) error }, f func(m *wrapperspb.By
 	}
 }
 
+// Promise: unet/net-s-results
 func TestGRPC(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		l := listen(t, s)

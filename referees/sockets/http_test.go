@@ -185,6 +185,7 @@ func request(t *testing.T, method, url string, body io.Reader) *http.Request {
 	return req
 }
 
+// Promise: unet/net-s-results
 func TestHTTP(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%v", secure), func(t *testing.T) {

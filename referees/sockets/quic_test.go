@@ -91,6 +91,7 @@ func quicEcho(t testing.TB, c *quic.Conn, data []byte) {
 
 // TestQUIC runs streams of quic-go over sockets of unet. quic-go sends segments, sets
 // socket options and reads batches with x/net.
+// Promise: unet/quic-go-runs
 func TestQUIC(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		c := quicPair(t, s)

@@ -59,6 +59,7 @@ func (j *journal) Snapshot() (raft.FSMSnapshot, error) { return nil, io.ErrUnexp
 func (j *journal) Restore(io.ReadCloser) error         { return io.ErrUnexpectedEOF }
 
 // TestRaft replicates a log over three nodes, stops the leader, and continues.
+// Promise: unet/net-s-results
 func TestRaft(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *unet.System) {
 		const nodes = 3

@@ -118,24 +118,59 @@ var all = append(append(append([]suite{
 	goOS, goNet, goHTTP, goTLS, goRPC, grpc, xnet, raft, cmux, ssh, fasthttp, pebble, pebbleDB, bbolt, goleveldb, badger, badgerDB,
 }, websockets...), muxes...), logs...)
 
-func TestGoOS(t *testing.T)       { judge(t, goOS) }
-func TestGoNet(t *testing.T)      { judge(t, goNet) }
-func TestGoHTTP(t *testing.T)     { judge(t, goHTTP) }
-func TestGoTLS(t *testing.T)      { judge(t, goTLS) }
-func TestGoRPC(t *testing.T)      { judge(t, goRPC) }
-func TestGRPC(t *testing.T)       { judge(t, grpc) }
-func TestXNet(t *testing.T)       { judge(t, xnet) }
-func TestRaft(t *testing.T)       { judge(t, raft) }
-func TestCmux(t *testing.T)       { judge(t, cmux) }
+// Promise: ufile/tests-go-s
+func TestGoOS(t *testing.T) { judge(t, goOS) }
+
+// Promise: unet/tests-go-s
+func TestGoNet(t *testing.T) { judge(t, goNet) }
+
+// Promise: unet/tests-go-s
+func TestGoHTTP(t *testing.T) { judge(t, goHTTP) }
+
+// Promise: unet/tests-go-s
+func TestGoTLS(t *testing.T) { judge(t, goTLS) }
+
+// Promise: unet/tests-go-s
+func TestGoRPC(t *testing.T) { judge(t, goRPC) }
+
+// Promise: unet/tests-go-s
+func TestGRPC(t *testing.T) { judge(t, grpc) }
+
+// Promise: unet/tests-go-s
+func TestXNet(t *testing.T) { judge(t, xnet) }
+
+// Promise: unet/tests-go-s
+func TestRaft(t *testing.T) { judge(t, raft) }
+
+// Promise: unet/tests-go-s
+func TestCmux(t *testing.T) { judge(t, cmux) }
+
+// Promise: unet/tests-go-s
 func TestWebSockets(t *testing.T) { judgeEach(t, websockets) }
-func TestSSH(t *testing.T)        { judge(t, ssh) }
-func TestMuxes(t *testing.T)      { judgeEach(t, muxes) }
-func TestFastHTTP(t *testing.T)   { judge(t, fasthttp) }
-func TestPebble(t *testing.T)     { judgeEach(t, []suite{pebble, pebbleDB}) }
-func TestBbolt(t *testing.T)      { judge(t, bbolt) }
-func TestGoLevelDB(t *testing.T)  { judge(t, goleveldb) }
-func TestBadger(t *testing.T)     { judgeEach(t, []suite{badger, badgerDB}) }
-func TestLogs(t *testing.T)       { judgeEach(t, logs) }
+
+// Promise: unet/tests-go-s
+func TestSSH(t *testing.T) { judge(t, ssh) }
+
+// Promise: unet/tests-go-s
+func TestMuxes(t *testing.T) { judgeEach(t, muxes) }
+
+// Promise: unet/tests-go-s
+func TestFastHTTP(t *testing.T) { judge(t, fasthttp) }
+
+// Promise: ufile/tests-go-s
+func TestPebble(t *testing.T) { judgeEach(t, []suite{pebble, pebbleDB}) }
+
+// Promise: ufile/tests-go-s
+func TestBbolt(t *testing.T) { judge(t, bbolt) }
+
+// Promise: ufile/tests-go-s
+func TestGoLevelDB(t *testing.T) { judge(t, goleveldb) }
+
+// Promise: ufile/tests-go-s
+func TestBadger(t *testing.T) { judgeEach(t, []suite{badger, badgerDB}) }
+
+// Promise: ufile/tests-go-s
+func TestLogs(t *testing.T) { judgeEach(t, logs) }
 
 func judgeEach(t *testing.T, suites []suite) {
 	for _, s := range suites {

@@ -132,6 +132,7 @@ func differences(t *testing.T, suite string) (rows []*row) {
 }
 
 // TestTableOfDifferences checks that each row belongs to a suite. It runs no suite.
+// Promise: unet/table-differences-correct
 func TestTableOfDifferences(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(repo, "docs", "referees.md"))
 	if err != nil {

@@ -43,6 +43,7 @@ func overModes(t *testing.T, test func(t *testing.T, fs vfs.FS)) {
 }
 
 // TestAsDefault makes the same calls on vfs.Default and compares the results.
+// Promise: ufile/pebblevfs-returns-results
 func TestAsDefault(t *testing.T) {
 	overModes(t, func(t *testing.T, ours vfs.FS) {
 		want, got := script(vfs.Default, t.TempDir()), script(ours, t.TempDir())
@@ -154,6 +155,7 @@ func script(fsys vfs.FS, dir string) (said []string) {
 
 // TestDatabase lets pebble flush, compact, take checkpoints and open the database again,
 // and compares its content with a map.
+// Promise: ufile/pebblevfs-returns-results
 func TestDatabase(t *testing.T) {
 	overModes(t, func(t *testing.T, fsys vfs.FS) {
 		fsys, dump := vfstest.WithOpenFileTracking(fsys)

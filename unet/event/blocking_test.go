@@ -15,6 +15,7 @@ import (
 )
 
 // TestBlockingEcho reads in serve with short and long buffers, on several connections.
+// Promise: unet/event/blocking-read-write
 func TestBlockingEcho(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var ended atomic.Int64
@@ -54,6 +55,7 @@ func TestBlockingEcho(t *testing.T) {
 
 // TestBlockingDeadlines ends calls that wait, by deadlines and by Close, which are set
 // before the call or during it. The connection still works after a deadline.
+// Promise: unet/event/blocking-read-write
 func TestBlockingDeadlines(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit = 100_000
@@ -110,6 +112,7 @@ func TestBlockingDeadlines(t *testing.T) {
 
 // TestBlockingSlowReader writes to a peer that reads late: the number of pending bytes is
 // bounded, and all bytes arrive.
+// Promise: unet/event/blocking-read-write
 func TestBlockingSlowReader(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -139,6 +142,7 @@ func TestBlockingSlowReader(t *testing.T) {
 
 // TestBlockingEnds ends connections by a reset, by Close of the server, by a panic and by
 // runtime.Goexit: serve gets an error, or has ended, and no goroutine is left.
+// Promise: unet/event/blocking-read-write
 func TestBlockingEnds(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var began, ended, panics atomic.Int64

@@ -116,6 +116,7 @@ func callbacksThatFail(t *testing.T, o Options, fail func(), want any, panics *a
 }
 
 // TestPanicsOfCallbacks checks that a panic ends one connection where OnPanic is set.
+// Promise: unet/event/callback-panics-onpanic
 func TestPanicsOfCallbacks(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		value := errors.New("oops")
@@ -124,12 +125,14 @@ func TestPanicsOfCallbacks(t *testing.T) {
 }
 
 // TestGoexitInCallbacks checks that runtime.Goexit ends connections and no loop.
+// Promise: unet/event/callback-panics-onpanic
 func TestGoexitInCallbacks(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) { callbacksThatFail(t, o, runtime.Goexit, nil, nil) })
 }
 
 // TestGoexitAtEveryOpen calls runtime.Goexit in OnOpen and OnClose, also while the server
 // ends.
+// Promise: unet/event/callback-panics-onpanic
 func TestGoexitAtEveryOpen(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s := start(t, Handler{
@@ -150,6 +153,7 @@ func TestGoexitAtEveryOpen(t *testing.T) {
 
 // TestPanicEndsTheProcess runs children whose handlers panic, without OnPanic: the report
 // has the value and names the function that panicked.
+// Promise: unet/event/callback-panics-onpanic
 func TestPanicEndsTheProcess(t *testing.T) {
 	if os.Getenv(envChild) != "" {
 		overModes(t, func(t *testing.T, o Options) {

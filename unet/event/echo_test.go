@@ -182,6 +182,7 @@ func TestCloseSendsWhatIsPending(t *testing.T) {
 }
 
 // TestWritesFromManyGoroutines sends records whose pieces must not mix.
+// Promise: unet/event/callbacks-connection-run
 func TestWritesFromManyGoroutines(t *testing.T) {
 	const writers, records, size = 8, 200, 100
 	overModes(t, func(t *testing.T, o Options) {

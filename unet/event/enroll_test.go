@@ -32,6 +32,8 @@ func bulkTotal(n int) int {
 
 // TestBulk transfers megabytes in both directions, by copies and by WriteFunc, whose memory
 // must be returned once, unchanged and in order.
+// Promise: unet/event/bulk-data-arrives
+// Promise: unet/event/writefunc-returns-memory
 func TestBulk(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		all := random(bulkTotal(8<<20), 1)
@@ -84,6 +86,7 @@ func TestBulk(t *testing.T) {
 
 // TestBulkPieces checks the pieces that OnData of a busy connection gets: up to 1 MiB, and
 // at most BufferSize where that is set.
+// Promise: unet/event/bulk-data-arrives
 func TestBulkPieces(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, size := range []int{0, 3000} {
@@ -124,6 +127,8 @@ func TestBulkPieces(t *testing.T) {
 
 // TestLentMemoryIsReturned ends connections that cannot send the memory passed to WriteFunc:
 // each piece is returned once, before OnClose, with a reason.
+// Promise: unet/event/sendfile-sends-parts
+// Promise: unet/event/writefunc-returns-memory
 func TestLentMemoryIsReturned(t *testing.T) {
 	for name, end := range map[string]func(s *Server, c *Conn, peer net.Conn){
 		"abort":  func(_ *Server, c *Conn, _ net.Conn) { c.Abort() },
@@ -196,6 +201,7 @@ func tempFile(t testing.TB, content []byte) *os.File {
 
 // TestSendFile sends parts of a file between copied and lent bytes, to a peer that reads at
 // its own pace.
+// Promise: unet/event/sendfile-sends-parts
 func TestSendFile(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		content := random(5<<20, 3)
@@ -242,6 +248,7 @@ func TestSendFile(t *testing.T) {
 
 // TestSendFileFails sends more bytes than a file has, and a closed file: the connection
 // ends with the reason.
+// Promise: unet/event/sendfile-sends-parts
 func TestSendFileFails(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		closed := tempFile(t, []byte("x"))
@@ -338,6 +345,7 @@ func proxy(t testing.TB, address string) Handler {
 
 // TestProxy sends megabytes in both directions through a proxy, with slow readers on either
 // side.
+// Promise: unet/event/callbacks-connections-beside
 func TestProxy(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -402,6 +410,7 @@ func TestProxy(t *testing.T) {
 }
 
 // TestNew serves existing listeners of each kind, and no listener.
+// Promise: unet/event/enroll-new-take
 func TestNew(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		paths := []string{socketPath(t), socketPath(t)}
@@ -452,6 +461,7 @@ func TestNew(t *testing.T) {
 }
 
 // TestNewLeavesTheListener passes listeners to New that it refuses.
+// Promise: unet/event/enroll-new-take
 func TestNewLeavesTheListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -478,6 +488,7 @@ func TestNewLeavesTheListener(t *testing.T) {
 
 // TestEnroll passes connections of net and unet in both roles, over TCP and Unix sockets,
 // and passes one to a server that ends.
+// Promise: unet/event/enroll-new-take
 func TestEnroll(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		s, err := New(nil, Handler{OnData: func(c *Conn, p []byte) { _, _ = c.Write(p) }}, o)
@@ -546,6 +557,7 @@ func TestEnroll(t *testing.T) {
 
 // TestEnrollWhileEnding enrolls connections while the server ends: each is refused and
 // stays with the caller, or is opened and closed.
+// Promise: unet/event/enroll-new-take
 func TestEnrollWhileEnding(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for range 20 {

@@ -270,6 +270,8 @@ func backlogIsServed(t *testing.T, o Options) {
 }
 
 // TestBrokenRing ends the connections of a loop whose ring has failed.
+// Promise: unet/event/done-err-report
+// Promise: unet/event/right-result-error
 func TestBrokenRing(t *testing.T) {
 	needRing(t)
 	for name, w := range map[string]wait{"auto": waitAuto, "netpoller": waitNetpoller} {
@@ -308,6 +310,7 @@ func testBrokenRing(t *testing.T, w wait) {
 
 // TestOneLoopFails lets one of three loops fail: the server reports the error, and its
 // other loops continue.
+// Promise: unet/event/done-err-report
 func TestOneLoopFails(t *testing.T) {
 	listen := map[string]func(Options) (*Server, error){
 		"tcp":  func(o Options) (*Server, error) { return Listen("tcp", "127.0.0.1:0", echoes(), o) },
@@ -361,6 +364,7 @@ func (s *Server) breakLoop(i int, err error) {
 }
 
 // TestTimersOfClosedConnections checks that no timer of a closed connection is left.
+// Promise: unet/event/closed-connection-leaves
 func TestTimersOfClosedConnections(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		h := echoes()
@@ -387,6 +391,7 @@ func TestTimersOfClosedConnections(t *testing.T) {
 }
 
 // TestTimerHeap compares the heap with a list.
+// Promise: unet/event/closed-connection-leaves
 func TestTimerHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var h timerHeap
@@ -432,6 +437,7 @@ func TestTimerHeap(t *testing.T) {
 
 // TestOperationsEndUnasked cancels the operations of a loop from outside, as the kernel
 // does when a thread exits.
+// Promise: unet/event/right-result-error
 func TestOperationsEndUnasked(t *testing.T) {
 	needRing(t)
 	const total = 8 << 20
@@ -464,6 +470,7 @@ func TestOperationsEndUnasked(t *testing.T) {
 
 // TestCancellationsArePaced completes the cancellations of a receive and of a connection
 // with EALREADY: the loop repeats them after a pause, not in each iteration.
+// Promise: unet/event/cancellation-kernel-answers
 func TestCancellationsArePaced(t *testing.T) {
 	needRing(t)
 	opened := make(chan struct{})
@@ -496,6 +503,7 @@ func TestCancellationsArePaced(t *testing.T) {
 
 // TestPacketSegmentsRefused sends segments on a socket without checksums, for which the
 // kernel refuses to cut messages: the datagrams are sent one by one, in order.
+// Promise: unet/event/segments-loops-datagrams
 func TestPacketSegmentsRefused(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		got, calls := make(chan []byte, 1000), new(atomic.Int32)
@@ -541,6 +549,7 @@ func TestConnSize(t *testing.T) {
 
 // TestRefusedSocketsStayUsable enrolls sockets while no loop can serve them. They must be
 // unchanged: a read of a blocking socket would not end by deadlines or Close.
+// Promise: unet/event/enroll-new-take
 func TestRefusedSocketsStayUsable(t *testing.T) {
 	for _, mode := range []Mode{ModeRing, ModeEpoll} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -618,6 +627,7 @@ func enrollOnOtherLoops(t *testing.T, s *Server) {
 
 // TestLentMemoryOfABrokenRing lends memory, breaks the ring, and changes the memory when it is
 // returned. The peer, which reads only then, must not get the change.
+// Promise: unet/event/writefunc-returns-memory
 func TestLentMemoryOfABrokenRing(t *testing.T) {
 	needRing(t)
 	for name, w := range map[string]wait{"auto": waitAuto, "netpoller": waitNetpoller} {
@@ -736,6 +746,7 @@ func TestKeepAliveIsThatOfNet(t *testing.T) {
 
 // TestQueueThatIsNeverEmpty sends datagrams one by one while another one waits. The memory of those
 // that were sent must be used again.
+// Promise: unet/event/datagrams-loops-delivered
 func TestQueueThatIsNeverEmpty(t *testing.T) {
 	s := &loopSocket{c: &PacketConn{network: "udp"}, l: &loop{}}
 	name := make([]byte, syscall.SizeofSockaddrInet6)
@@ -771,6 +782,7 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 
 // TestSocketThatLingers closes a connection that lingers and whose peer does not read. The other
 // connections of the loop must not wait for that.
+// Promise: unet/event/socket-linger-whose
 func TestSocketThatLingers(t *testing.T) {
 	const linger = 3600 // seconds
 	for _, mode := range []Mode{ModeRing, ModeEpoll} {

@@ -65,6 +65,7 @@ func packetClient(t testing.TB, network, address string) net.PacketConn {
 
 // TestPacketEcho exchanges datagrams of all lengths, one after the other, with several
 // clients at once.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketEcho(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, network := range []string{"udp", "udp4", "udp6", "unixgram"} {
@@ -138,6 +139,7 @@ func TestPacketWildcard(t *testing.T) {
 
 // TestPacketBurst sends datagrams before it reads a reply, from several goroutines, fewer
 // than the socket buffers hold: no reply is missing, and they arrive in order.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketBurst(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp", "127.0.0.1:0", echoPackets(t), o)
@@ -170,6 +172,7 @@ func TestPacketBurst(t *testing.T) {
 }
 
 // TestPacketsFromGoroutines sends from goroutines, also while the loop sleeps.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketsFromGoroutines(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		c := startPackets(t, "udp", "127.0.0.1:0", PacketHandler{}, o)
@@ -254,6 +257,7 @@ func udpAddr(t testing.TB, s string) net.Addr {
 
 // TestPacketClose checks that OnClose is called once for each socket, after Close, the
 // server's Close and Shutdown, and that the address is free afterwards.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketClose(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, how := range []string{"Close", "server's Close", "Shutdown"} {
@@ -300,6 +304,7 @@ func TestPacketClose(t *testing.T) {
 }
 
 // TestPacketShutdown checks that datagrams that had arrived get replies.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketShutdown(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		const n = 30
@@ -370,6 +375,7 @@ func TestEnrollPacket(t *testing.T) {
 
 // TestPacketPanics checks that a panic with OnPanic set, and runtime.Goexit, end only the
 // call.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketPanics(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var panics atomic.Int32
@@ -410,6 +416,7 @@ func TestPacketPanics(t *testing.T) {
 // TestUnixPeers checks datagrams to abstract names and from sockets without a name, the
 // error for a receiver that is full or missing, and the error for a datagram that is too
 // long.
+// Promise: unet/event/datagrams-loops-delivered
 func TestUnixPeers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs abstract names")
@@ -536,6 +543,7 @@ func gatherer(got chan<- []byte, calls *atomic.Int32, segments bool) PacketHandl
 
 // TestPacketSegments sends segments from a goroutine and from a callback, and receives them
 // joined and not. No datagram is missing or changed, and they arrive in order.
+// Promise: unet/event/segments-loops-datagrams
 func TestPacketSegments(t *testing.T) {
 	data := random(20_500, 1)
 	const size, want = 1000, 21
@@ -605,6 +613,7 @@ func receiveSegments(t *testing.T, got <-chan []byte, data []byte, size int) {
 }
 
 // TestPacketSegmentSizes sends segments of all kinds of sizes between single datagrams.
+// Promise: unet/event/segments-loops-datagrams
 func TestPacketSegmentSizes(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		got, calls := make(chan []byte, 1000), new(atomic.Int32)
@@ -641,6 +650,7 @@ func TestPacketSegmentSizes(t *testing.T) {
 }
 
 // TestPacketSegmentsOfUnix checks the errors of a Unix socket.
+// Promise: unet/event/segments-loops-datagrams
 func TestPacketSegmentsOfUnix(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Unix datagram sockets")
@@ -666,6 +676,7 @@ func TestPacketSegmentsOfUnix(t *testing.T) {
 // TestPacketPause pauses in a callback, with more datagrams waiting, some of them joined.
 // The handler gets none of them before ResumeRead, Shutdown delivers them, and Close does
 // not.
+// Promise: unet/event/packetconn-pauseread-holds
 func TestPacketPause(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, how := range []string{"ResumeRead", "Shutdown", "Close"} {
@@ -768,6 +779,7 @@ func pausePackets(t *testing.T, o Options, how string, gro bool) {
 
 // TestPacketGoexit ends the goroutine in each call, while more datagrams have been received,
 // some of them joined: each is delivered.
+// Promise: unet/event/datagrams-loops-delivered
 func TestPacketGoexit(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, gro := range []bool{false, true} {

@@ -18,6 +18,7 @@ import (
 
 // TestPeerThatDoesNotRead writes to an echo server without reading: the server must stop
 // reading, hold a bounded number of bytes, and lose none.
+// Promise: unet/event/peer-read-occupies
 func TestPeerThatDoesNotRead(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers() // otherwise the system buffers MiB
@@ -94,6 +95,7 @@ func TestWritable(t *testing.T) {
 
 // TestReadingGoesOnAtHalf has a peer that reads until half of WriteLimit is pending, and then no
 // more. What it sends must be read, although a write waits for it.
+// Promise: unet/event/peer-read-occupies
 func TestReadingGoesOnAtHalf(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 1<<20, smallBuffers()
@@ -160,6 +162,7 @@ func TestPauseRead(t *testing.T) {
 }
 
 // TestFewBuffers lets many connections share two buffers.
+// Promise: unet/event/peer-read-occupies
 func TestFewBuffers(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.Buffers, o.BufferSize = 2, 100
@@ -236,6 +239,7 @@ func TestDoValueAndAddresses(t *testing.T) {
 
 // TestFullDuplex lets both sides send more than all buffers hold before either reads.
 // Without SetFullDuplex the server stops reading; with it the peer's data gets through.
+// Promise: unet/event/setfullduplex-sides-send
 func TestFullDuplex(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -297,6 +301,7 @@ func TestFullDuplex(t *testing.T) {
 // TestTurnBytes lets one peer send without end and runs a function of another connection in
 // each iteration. Between two of its calls, which may belong to the end of one iteration
 // and the beginning of the next, the first connection must not get more than two budgets.
+// Promise: unet/event/connection-gets-most
 func TestTurnBytes(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		if o.Mode == ModeNet {
@@ -344,6 +349,7 @@ func TestTurnBytes(t *testing.T) {
 
 // TestBusyLoopKeepsTheNetwork has a loop call functions without end, for which it needs no system
 // call.
+// Promise: unet/goroutine-never-idle
 func TestBusyLoopKeepsTheNetwork(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		busytest.Run(t, func(over *atomic.Bool) string {

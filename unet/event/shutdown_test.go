@@ -23,6 +23,7 @@ import (
 
 // TestShutdownLosesNothing shuts down while requests are in flight: each client gets back
 // all that had arrived before.
+// Promise: unet/event/shutdown-loses-data
 func TestShutdownLosesNothing(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		var closed atomic.Int64
@@ -104,6 +105,7 @@ func TestShutdownAsksTheHandler(t *testing.T) {
 
 // TestShutdownGivesUp checks that Shutdown ends with its context although a peer stays
 // connected.
+// Promise: unet/event/shutdown-loses-data
 func TestShutdownGivesUp(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		opened, closed := make(chan struct{}, 1), make(chan error, 1)
@@ -222,6 +224,7 @@ func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int6
 
 // TestShutdownWhilePeersSend shuts down while peers send without end: the bytes that they
 // send before and after OnShutdown have no gap.
+// Promise: unet/event/shutdown-loses-data
 func TestShutdownWhilePeersSend(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for range ringtest.Rounds(4, 2) {
@@ -294,6 +297,8 @@ print("got", got * 8)
 
 // TestShutdownWithForeignClients runs clients in another language that send while the
 // server shuts down. The server echoes.
+// Promise: unet/event/shutdown-loses-data
+// Promise: unet/goroutine-never-idle
 func TestShutdownWithForeignClients(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -338,6 +343,7 @@ func TestShutdownWithForeignClients(t *testing.T) {
 
 // TestShutdownUnderAFlood ends while clients keep connecting: each accepted connection is
 // followed by another. When its context is done, Shutdown opens no more connections.
+// Promise: unet/event/shutdown-loses-data
 func TestShutdownUnderAFlood(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for _, bounded := range []bool{false, true} {
@@ -402,6 +408,7 @@ func TestShutdownUnderAFlood(t *testing.T) {
 
 // TestShutdownAfterEOF shuts a server down while a handler still uses a connection whose peer has
 // ended its direction.
+// Promise: unet/event/shutdown-loses-data
 func TestShutdownAfterEOF(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		ended := make(chan struct{}, 1)
@@ -425,6 +432,7 @@ func TestShutdownAfterEOF(t *testing.T) {
 
 // TestShutdownFreesTheAddress listens on the path of a server that is shut down and still has a
 // connection. The end of the server must not remove the new socket.
+// Promise: unet/event/path-unix-socket
 func TestShutdownFreesTheAddress(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		opened, asked := make(chan struct{}, 1), make(chan *Conn, 1)

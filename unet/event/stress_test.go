@@ -23,6 +23,7 @@ import (
 // reset, deadlines pass, reading pauses and sides close half or whole connections. No byte
 // may be lost or changed unless the connection is broken, no reader may wait for ever, and
 // each connection ends once. RINGSIDE_STRESS sets the duration, for example 5m.
+// Promise: unet/event/callbacks-connection-run
 func TestStress(t *testing.T) {
 	long, err := time.ParseDuration(os.Getenv("RINGSIDE_STRESS"))
 	if err != nil {

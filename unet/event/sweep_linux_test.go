@@ -705,6 +705,9 @@ func sweptOperations(dir string) []faultsweep.Operation {
 }
 
 // TestFaultSweep makes each call to the kernel fail in turn.
+// Promise: unet/event/datagrams-loops-delivered
+// Promise: unet/event/right-result-error
+// Promise: unet/event/segments-loops-datagrams
 func TestFaultSweep(t *testing.T) {
 	faultsweep.Need(t)
 	needRing(t)
@@ -713,6 +716,7 @@ func TestFaultSweep(t *testing.T) {
 }
 
 // TestFaultSweepSimulated does the same with simulated rings.
+// Promise: unet/event/right-result-error
 func TestFaultSweepSimulated(t *testing.T) {
 	needRing(t)
 	ringtest.NeedKernel(t, "deferred task work", "6.1")
@@ -720,6 +724,7 @@ func TestFaultSweepSimulated(t *testing.T) {
 }
 
 // TestFaultSweepCoversAll compares the sweep with the exported functions of the package.
+// Promise: unet/event/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, sweptOperations(""), faultsweep.Exempt{
 		"makes no call to the kernel": "Conn.LocalAddr Conn.RemoteAddr Conn.Pending Conn.SetValue Conn.Value " +

@@ -74,6 +74,7 @@ func overTLS(t *testing.T, test func(t *testing.T, o Options, client *tls.Config
 	}
 }
 
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSEcho(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		states := make(chan *tls.ConnectionState, 100)
@@ -105,6 +106,7 @@ func TestTLSEcho(t *testing.T) {
 
 // TestTLSEnds ends connections from either side: close_notify is sent, and an end without
 // it is reported.
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSEnds(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		closed := make(chan error, 1)
@@ -189,6 +191,7 @@ func TestTLSEnds(t *testing.T) {
 
 // TestTLSHandshakeFails uses clients that do not finish the handshake: OnHandshakeError is
 // called for each, and no other callback.
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSHandshakeFails(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		failed := make(chan error, 1)
@@ -226,6 +229,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 }
 
 // TestTLSDial dials from a server, and checks the certificate.
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSDial(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		s := start(t, echoes(), o)
@@ -263,6 +267,7 @@ func TestTLSDial(t *testing.T) {
 
 // TestTLSPeerThatDoesNotRead checks that the server holds a bounded number of bytes for
 // such a peer, and loses none.
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSPeerThatDoesNotRead(t *testing.T) {
 	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
 		o.WriteLimit, o.ListenConfig = 20_000, smallBuffers()
@@ -286,6 +291,7 @@ func TestTLSPeerThatDoesNotRead(t *testing.T) {
 }
 
 // TestTLSForeignClients connects with openssl and Python.
+// Promise: unet/event/tls-onclose-distinguishes
 func TestTLSForeignClients(t *testing.T) {
 	server, _, file := certificate(t)
 	for name, args := range map[string]func(text, address string) []string{
@@ -358,6 +364,7 @@ func (c *heldConn) Write(p []byte) (int, error) {
 
 // TestTLSLentToAClosedConnection ends a connection while WriteFunc encrypts: either WriteFunc
 // returns an error, or done is called.
+// Promise: unet/event/writefunc-returns-memory
 func TestTLSLentToAClosedConnection(t *testing.T) {
 	server, client, _ := certificate(t)
 	for _, mode := range []Mode{ModeRing, ModeEpoll} {

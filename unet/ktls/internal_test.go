@@ -70,6 +70,7 @@ func TestDerive(t *testing.T) {
 }
 
 // TestPosition refuses a log of keys that does not open the handshake.
+// Promise: unet/unet-ktls-sends
 func TestPosition(t *testing.T) {
 	s := suites[tls.TLS_AES_256_GCM_SHA384]
 	secret := func(b byte) []byte { return bytes.Repeat([]byte{b}, 48) }
@@ -216,6 +217,7 @@ func (c *countedWrites) Write(p []byte) (int, error) {
 
 // TestKernelRefuses passes a cipher to the kernel that it does not know, after its TLS is
 // attached to the socket. crypto/tls goes on.
+// Promise: unet/unet-ktls-sends
 func TestKernelRefuses(t *testing.T) {
 	if err := available(); err != nil {
 		t.Skipf("needs the kernel's TLS (CONFIG_TLS): %v", err)

@@ -61,6 +61,7 @@ func (b bed) serve(t *testing.T, f func(c *ktls.Conn) error) (addr string, resul
 }
 
 // TestOpenSSLReceives has openssl receive a file, with each cipher.
+// Promise: unet/unet-ktls-sends
 func TestOpenSSLReceives(t *testing.T) {
 	openssl := needTool(t, "openssl")
 	eachBed(t, func(t *testing.T, b bed) {
@@ -101,6 +102,7 @@ func TestOpenSSLReceives(t *testing.T) {
 }
 
 // TestOpenSSLKeyUpdate has openssl change its keys, and then ask for new ones.
+// Promise: unet/unet-ktls-sends
 func TestOpenSSLKeyUpdate(t *testing.T) {
 	openssl := needTool(t, "openssl")
 	eachBed(t, func(t *testing.T, b bed) {
@@ -171,6 +173,7 @@ func TestOpenSSLKeyUpdate(t *testing.T) {
 }
 
 // TestCurl downloads a large file by curl, twice on one connection.
+// Promise: unet/unet-ktls-sends
 func TestCurl(t *testing.T) {
 	curl := needTool(t, "curl")
 	eachBed(t, func(t *testing.T, b bed) {

@@ -152,6 +152,7 @@ func wantRead(t testing.TB, r io.Reader, want []byte) {
 }
 
 // TestWrite writes pieces of many sizes in both directions at once.
+// Promise: unet/unet-ktls-sends
 func TestWrite(t *testing.T) {
 	eachBed(t, func(t *testing.T, b bed) {
 		s, c := b.pair(t, &ktls.Config{TLS: serverConfig()}, clientConfig())
@@ -177,6 +178,7 @@ func TestWrite(t *testing.T) {
 
 // TestReadFrom sends files, parts of files and other readers. The connection stays open:
 // all bytes must leave the kernel without a further call.
+// Promise: unet/unet-ktls-sends
 func TestReadFrom(t *testing.T) {
 	eachBed(t, func(t *testing.T, b bed) {
 		s, c := b.pair(t, &ktls.Config{TLS: serverConfig()}, clientConfig())
@@ -266,6 +268,7 @@ func TestClientSide(t *testing.T) {
 
 // TestHandshakes varies what precedes the traffic keys: session tickets, client
 // certificates, resumption, a second hello.
+// Promise: unet/unet-ktls-sends
 func TestHandshakes(t *testing.T) {
 	for name, change := range map[string]func(s, c *tls.Config){
 		"no tickets":         func(s, c *tls.Config) { s.SessionTicketsDisabled = true },
@@ -343,6 +346,7 @@ func TestFallback(t *testing.T) {
 }
 
 // TestEnds compares the ends of a connection with those of crypto/tls.
+// Promise: unet/unet-ktls-sends
 func TestEnds(t *testing.T) {
 	eachBed(t, func(t *testing.T, b bed) {
 		t.Run("Close", func(t *testing.T) {
@@ -406,6 +410,7 @@ func TestEnds(t *testing.T) {
 }
 
 // TestPeerThatDoesNotRead ends writes by a deadline and by Close.
+// Promise: unet/unet-ktls-sends
 func TestPeerThatDoesNotRead(t *testing.T) {
 	eachBed(t, func(t *testing.T, b bed) {
 		file, err := os.Create(filepath.Join(t.TempDir(), "file"))

@@ -85,6 +85,7 @@ func TestMutant(t *testing.T) {
 }
 
 // TestEveryFaultIsSeen runs the mutants in child processes, which must fail.
+// Promise: watch/suite-finds-watchers
 func TestEveryFaultIsSeen(t *testing.T) {
 	if os.Getenv(envMutant) != "" {
 		return

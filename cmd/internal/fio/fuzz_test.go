@@ -5,6 +5,7 @@ package fio
 import "testing"
 
 // FuzzParse parses any bytes as fio's output: the result is an error or a valid sample.
+// Promise: cli/result-files-output
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(answer))
 	f.Add([]byte(`{"jobs":[{"read":{"total_ios":-1,"iops":1e-300,"clat_ns":{"percentile":{"50.000000":-1}}}}]}`))

@@ -11,6 +11,7 @@ import (
 
 // FuzzReadDocument reads arbitrary bytes as a result file. It formats and compares each
 // valid result.
+// Promise: cli/result-files-output
 func FuzzReadDocument(f *testing.F) {
 	kept, err := os.ReadFile("testdata/run.json")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 // TestSmuggling sends what two servers in a row could understand differently, with
 // another request behind it: there is one answer, a refusal, and the end.
+// Promise: examples/request-servers-could
 func TestSmuggling(t *testing.T) {
 	const hidden = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n"
 	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
@@ -56,6 +57,7 @@ func TestSmuggling(t *testing.T) {
 
 // TestTrickle has peers that send a byte now and then: they keep no connection by
 // that, neither in a head nor in a body.
+// Promise: examples/peer-cannot-hold
 func TestTrickle(t *testing.T) {
 	overBackends(t, 50*time.Millisecond, func(t *testing.T, s *Server) {
 		for _, in := range []string{

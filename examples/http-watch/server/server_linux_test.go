@@ -218,6 +218,7 @@ func TestRefused(t *testing.T) {
 
 // TestSlowReader asks for much without reading, and wants the server to hold
 // little, to serve others, and to send all once it is read.
+// Promise: examples/memory-peer-occupy
 func TestSlowReader(t *testing.T) {
 	overBackends(t, time.Minute, func(t *testing.T, s *Server) {
 		slow := dial(t, s)
@@ -266,6 +267,7 @@ func (s *Server) held() int {
 	return <-answer
 }
 
+// Promise: examples/peer-cannot-hold
 func TestIdle(t *testing.T) {
 	overBackends(t, 20*time.Millisecond, func(t *testing.T, s *Server) {
 		dial(t, s).ended()

@@ -96,6 +96,9 @@ func (b *seeded) run(t *Trial) {
 
 // TestSeededBugs seeds one bug at a time. Each must be found, and without a bug the sweep
 // must find nothing.
+// Promise: tests/dropped-completion-found
+// Promise: tests/leaked-slot-found
+// Promise: tests/stale-descriptor-found
 func TestSeededBugs(t *testing.T) {
 	Need(t)
 	ringtest.NeedKernel(t, "status of buffer rings", "6.8")

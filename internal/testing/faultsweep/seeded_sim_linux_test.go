@@ -77,6 +77,7 @@ func completion(r *kernelsim.Ring, number uint64) (uring.CQE, error) {
 }
 
 // TestSeededBugsSimulated seeds one bug at a time above a simulated ring.
+// Promise: tests/leaked-slot-found
 func TestSeededBugsSimulated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checks the sweep, not the product: not with -short")

@@ -195,6 +195,7 @@ func (e *echo) send() {
 
 // TestSeededBugsAtSyscalls seeds one bug at a time above simulated rings. On the kernel's
 // own rings these bugs show only if the kernel is slow, or never.
+// Promise: tests/freed-buffer-found
 func TestSeededBugsAtSyscalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checks the sweep, not the product: not with -short")

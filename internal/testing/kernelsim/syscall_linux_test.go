@@ -28,6 +28,7 @@ func overFlavours(t *testing.T, test func(b *hookBench)) {
 }
 
 // TestHookSubmitWays uses stale counts of Publish.
+// Promise: uring/entry-executed-count
 func TestHookSubmitWays(t *testing.T) {
 	overFlavours(t, func(b *hookBench) {
 		dice, steps := rand.New(rand.NewPCG(1, 2)), make([]byte, 60)

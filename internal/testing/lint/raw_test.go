@@ -24,6 +24,7 @@ import (
 // rawRow matches a row of that table.
 var rawRow = regexp.MustCompile(`(?m)^//\t(\S+\.\w+)  +(\S+)  +\S.*$`)
 
+// Promise: unet/system-call-blocks
 func TestRawCallsHaveReasons(t *testing.T) {
 	ringtest.NeedTree(t)
 	rows := make(map[string]bool)

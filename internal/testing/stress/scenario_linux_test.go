@@ -57,6 +57,9 @@ func environments() []environment {
 
 // TestScenarios runs many seeds in each environment, with thousands of goroutines that use
 // files, connections and watched descriptors in all ways. A scenario that fails is shrunk.
+// Promise: ufile/files-hold-bytes
+// Promise: unet/byte-order-right
+// Promise: watch/removed-descriptor-s
 func TestScenarios(t *testing.T) {
 	ringtest.NeedRing(t)
 	for _, w := range environments() {

@@ -238,6 +238,11 @@ func (b *byNumber) Remove(fd int) error {
 // TestSeededBugs seeds each mistake. It must be found, and the scenario must shrink to a
 // few steps. The text of those steps must show it too, and without the mistake they must
 // pass.
+// Promise: tests/dropped-completion-found
+// Promise: tests/freed-buffer-found
+// Promise: tests/leaked-slot-found
+// Promise: tests/lost-wake-found
+// Promise: tests/stale-descriptor-found
 func TestSeededBugs(t *testing.T) {
 	ringtest.NeedRing(t)
 	if testing.Short() {

@@ -314,6 +314,7 @@ func growth(rounds []int64) (first, last int64, grown bool) {
 	return first, last, last > first+first/4+4<<20
 }
 
+// Promise: cli/soak-fails-wrong
 func TestGrowth(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -340,6 +341,7 @@ func TestGrowth(t *testing.T) {
 }
 
 // TestSoakFindsSeededBugs checks that a round finds each seeded bug.
+// Promise: cli/soak-fails-wrong
 func TestSoakFindsSeededBugs(t *testing.T) {
 	ringtest.NeedKernel(t, "DEFER_TASKRUN", "6.1")
 	hang := make(chan struct{})

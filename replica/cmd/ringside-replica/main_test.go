@@ -113,6 +113,8 @@ func freeAddresses(t *testing.T, ids ...string) map[string]string {
 
 // TestCommands runs a cluster only by the command: nodes join and leave, the leadership
 // moves, and a backup of one cluster is restored into another.
+// Promise: replica/command-s-errors
+// Promise: replica/ringside-replica-add
 func TestCommands(t *testing.T) {
 	// The address of a Unix socket has 108 bytes.
 	place := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
@@ -242,6 +244,7 @@ func process(t *testing.T, args ...string) (*exec.Cmd, *buffer) {
 
 // TestKilled kills commands, and the leader while it executes them, at growing times after their
 // begin. The same command then succeeds, and all nodes have the same pages.
+// Promise: replica/commands-ringside-replica
 func TestKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("nodes run on Linux only")
@@ -415,6 +418,7 @@ func eventually(t *testing.T, what string, f func() error) {
 
 // TestCommandLine: errors of the command line name the mistake and have their own exit
 // code.
+// Promise: replica/command-s-errors
 func TestCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	if stop := node(t, "-id", "a", "-dir", filepath.Join(dir, "a"), "-listen", "127.0.0.1:0"); stop() != exitOK {

@@ -41,6 +41,7 @@ func entry(index uint64, size int) *raft.Log {
 
 // TestLikeInmem makes random calls on the store and on raft's own store in memory,
 // sometimes opens the store again, and compares everything that can be read.
+// Promise: replica/raft-s-log
 func TestLikeInmem(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -236,6 +237,7 @@ func TestEntryZero(t *testing.T) {
 
 // TestOlderSnapshot sends a member a snapshot that is older than entries that it has
 // acknowledged. It must keep them: the leader may have counted it when it committed them.
+// Promise: replica/member-keeps-entries
 func TestOlderSnapshot(t *testing.T) {
 	for _, gap := range []bool{false, true} {
 		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
@@ -303,6 +305,7 @@ func TestOlderSnapshot(t *testing.T) {
 
 // TestTornTail truncates the newest segment at each byte of its last entry, which was being
 // written: the entries before it are there, and the log continues.
+// Promise: replica/raft-s-log
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{SegmentSize: 1 << 20, Sync: appendlog.SyncNone}
@@ -352,6 +355,7 @@ func TestTornTail(t *testing.T) {
 
 // TestGoesOnAfterFailure closes the log below the store, as a failed write does, and
 // continues to write: the next call opens the log again.
+// Promise: replica/raft-s-log
 func TestGoesOnAfterFailure(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
@@ -373,6 +377,7 @@ func TestGoesOnAfterFailure(t *testing.T) {
 
 // TestReadsAfterFailure: raft reads before it writes. A read opens a log that could not be
 // opened again at first.
+// Promise: replica/raft-s-log
 func TestReadsAfterFailure(t *testing.T) {
 	s := open(t, t.TempDir(), Options{CacheBytes: 1})
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10)}); err != nil {
@@ -390,6 +395,7 @@ func TestReadsAfterFailure(t *testing.T) {
 
 // TestKeepsWhatWasDurable: while opening the log again fails, the store keeps the number of
 // acknowledged entries.
+// Promise: replica/raft-s-log
 func TestKeepsWhatWasDurable(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})
@@ -416,6 +422,7 @@ func TestKeepsWhatWasDurable(t *testing.T) {
 
 // TestRemovalThatFailed: a removal of entries at the end whose write fails is repeated
 // until it is durable, whether or not the failed write left it in the log.
+// Promise: replica/raft-s-log
 func TestRemovalThatFailed(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -519,6 +526,7 @@ func storeMany(b *testing.B, s store, n, size int) {
 
 // TestTerm: raft's term is stored again until that succeeds, because an error would end the
 // process. After Stop, no message of a term that is not stored is accepted.
+// Promise: replica/raft-s-log
 func TestTerm(t *testing.T) {
 	stop := make(chan struct{})
 	fails := 3
@@ -558,6 +566,7 @@ func TestTerm(t *testing.T) {
 
 // TestFailedBatchLeavesNothing: raft stores the entries of a failed call again. Entries of the call that
 // an earlier write has stored must not be in the way.
+// Promise: replica/raft-s-log
 func TestFailedBatchLeavesNothing(t *testing.T) {
 	writes := 0
 	s := open(t, t.TempDir(), Options{Written: func(appendlog.SegmentInfo) error {
@@ -587,6 +596,7 @@ func TestFailedBatchLeavesNothing(t *testing.T) {
 // TestReplacementThatFailed: a follower removes entries of a deposed leader and cannot store those of
 // the new one at once. Raft then takes the removed entries for its last ones, so the store
 // may not return before it has the new ones.
+// Promise: replica/raft-s-log
 func TestReplacementThatFailed(t *testing.T) {
 	stop := make(chan struct{})
 	failing := false
@@ -656,6 +666,7 @@ func TestReplacementThatFailed(t *testing.T) {
 
 // TestRemovedWhileRead: entries that are removed while another goroutine reads them from the disk are not
 // found later in the place of those that replace them.
+// Promise: replica/raft-s-log
 func TestRemovedWhileRead(t *testing.T) {
 	s := open(t, t.TempDir(), Options{CacheBytes: 1})
 	if err := s.StoreLogs([]*raft.Log{entry(1, 10), entry(2, 10), entry(3, 10)}); err != nil {

@@ -23,6 +23,7 @@ func (c *choice) commits(now *time.Time, n int, log, sync time.Duration) (logged
 	return logged
 }
 
+// Promise: sqlitevfs/log-commits-left
 func TestChoiceTakesTheFasterWay(t *testing.T) {
 	const n = 200_000
 	for _, test := range []struct {
@@ -45,6 +46,7 @@ func TestChoiceTakesTheFasterWay(t *testing.T) {
 }
 
 // TestWays uses two logs of a file system, with one commit at a time each.
+// Promise: sqlitevfs/log-commits-left
 func TestWays(t *testing.T) {
 	needLocks(t)
 	var ways Ways
@@ -71,6 +73,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// Promise: sqlitevfs/log-commits-left
 func TestChoiceFollowsTheLoad(t *testing.T) {
 	var c choice
 	now := time.Unix(1000, 0)
@@ -105,6 +108,7 @@ func TestChoiceNeedsALoad(t *testing.T) {
 }
 
 // TestEnter begins commits of several sizes, alone and concurrently.
+// Promise: sqlitevfs/log-commits-left
 func TestEnter(t *testing.T) {
 	needLocks(t)
 	l, _ := mustOpen(t, t.TempDir(), Options{})

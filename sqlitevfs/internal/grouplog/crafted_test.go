@@ -16,6 +16,7 @@ import (
 
 // TestCraftedSizes opens files whose header has a size that no log can have, and sparse
 // files that are too large to read.
+// Promise: sqlitevfs/corrupt-truncated-crafted
 func TestCraftedSizes(t *testing.T) {
 	needLocks(t)
 	for _, test := range []struct {
@@ -111,6 +112,7 @@ func writeAt(t *testing.T, path string, p []byte, off int64) {
 
 // FuzzRecover replays an arbitrary file with valid checksums next to a database with a WAL. The WAL
 // must keep its commits.
+// Promise: sqlitevfs/corrupt-truncated-crafted
 func FuzzRecover(f *testing.F) {
 	h := batchHeader{id: 1, generation: 2, seq: 1, live: 1, off: firstBatch}
 	_, records := sample()

@@ -19,6 +19,7 @@ import (
 
 // TestFaults makes each call of a run fail in turn, once or permanently, and crashes: no
 // acknowledged commit is lost, by the log or, after its failure, by syncs of the WALs.
+// Promise: sqlitevfs/failure-log-wal
 func TestFaults(t *testing.T) {
 	needLocks(t)
 	step := 3
@@ -142,6 +143,7 @@ func TestRecoveryFaults(t *testing.T) {
 }
 
 // TestFailedSyncEndsCommits makes a sync of a WAL fail that is not part of a commit.
+// Promise: sqlitevfs/disk-error-fails
 func TestFailedSyncEndsCommits(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
@@ -207,6 +209,7 @@ func (f *dirtyFile) Sync() error {
 
 // TestPresentInThePageCacheOnly replays the log of a process whose WAL could not be synced. The kernel
 // reports that once; the page cache then has commits that the disk lacks, and a sync does not write them.
+// Promise: sqlitevfs/disk-error-fails
 func TestPresentInThePageCacheOnly(t *testing.T) {
 	dir, w := oneWAL(t, 3)
 	p, err := os.ReadFile(w.path)
@@ -226,6 +229,7 @@ func TestPresentInThePageCacheOnly(t *testing.T) {
 
 // TestFailedWALIsNotAttachedAgain closes a WAL that could not be synced. Its commits are durable only in
 // the log, which must keep them: another life of the same WAL must not declare them to be durable.
+// Promise: sqlitevfs/disk-error-fails
 func TestFailedWALIsNotAttachedAgain(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

@@ -74,6 +74,7 @@ func TestBatchRoundTrip(t *testing.T) {
 
 // FuzzDecode checks that decoding arbitrary bytes does not panic, and that decoded parts lie within
 // the input.
+// Promise: sqlitevfs/corrupt-truncated-crafted
 func FuzzDecode(f *testing.F) {
 	h, records := sample()
 	f.Add(encodeBatch(h, records...))

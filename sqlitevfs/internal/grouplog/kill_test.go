@@ -20,6 +20,7 @@ const killWALs = 4
 
 // TestKilled kills processes that commit, discards the unsynced parts of their WALs, and
 // finds every commit that they reported as durable.
+// Promise: sqlitevfs/committed-transaction-found-whole
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killDirEnv); dir != "" {
 		commitUntilKilled(t, dir)

@@ -49,6 +49,7 @@ func wantElsewhere(t *testing.T, wal, want string) {
 
 // TestPointer follows a pointer through a crash, a move of the directories, a replay and a
 // clean close.
+// Promise: sqlitevfs/database-whose-log
 func TestPointer(t *testing.T) {
 	dir, w := elsewhere(t)
 	l, _ := mustOpen(t, dir, small())
@@ -86,6 +87,7 @@ func TestPointer(t *testing.T) {
 
 // TestPointerIsDurable attaches a WAL: its pointer is durable before the log has a record
 // of it. If the pointer cannot be written, the WAL gets no log.
+// Promise: sqlitevfs/database-whose-log
 func TestPointerIsDurable(t *testing.T) {
 	dir, w := elsewhere(t)
 	fsys := newCutFS()
@@ -126,6 +128,7 @@ func TestPointerIsDurable(t *testing.T) {
 
 // TestPointerOfAnotherLog replays a log with old records of a WAL that now belongs to
 // another log: the pointer stays.
+// Promise: sqlitevfs/database-whose-log
 func TestPointerOfAnotherLog(t *testing.T) {
 	dir, w := elsewhere(t)
 	first, _ := mustOpen(t, dir, small())
@@ -148,6 +151,7 @@ func TestPointerOfAnotherLog(t *testing.T) {
 	wantElsewhere(t, w.path, "")
 }
 
+// Promise: sqlitevfs/database-whose-log
 func TestDamagedPointer(t *testing.T) {
 	_, w := elsewhere(t)
 	whole := Place{"../log", 1}.encode()

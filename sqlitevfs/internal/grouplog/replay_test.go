@@ -157,6 +157,7 @@ func TestGivenUp(t *testing.T) {
 // TestRewritten commits frames that do not continue the durable part: after a commit that
 // SQLite discarded, after frames that were never synced, and in a generation of the WAL
 // whose header was not synced. Each must be made durable by a sync of the WAL.
+// Promise: sqlitevfs/log-commits-connection
 func TestRewritten(t *testing.T) {
 	needLocks(t)
 	for _, k := range []struct {

@@ -48,6 +48,7 @@ func manyWALs(t *testing.T, n int) (dir string, all []*testWAL) {
 
 // TestOneCannotBeReplayed checks that an obstacle to one WAL does not affect the others,
 // that the log keeps its commits, and that they are replayed as soon as possible.
+// Promise: sqlitevfs/database-lack-commits
 func TestOneCannotBeReplayed(t *testing.T) {
 	refuse := func(op string, errno error) func(t *testing.T, dir string, w *testWAL, fsys *cutFS) func() {
 		return func(t *testing.T, dir string, w *testWAL, fsys *cutFS) func() {
@@ -143,6 +144,7 @@ func TestOneCannotBeReplayed(t *testing.T) {
 
 // TestFlippedByte damages one byte of the log. WALs whose commits cannot be read must be
 // refused, and no others. It is unknown whether the newest batch was acknowledged.
+// Promise: sqlitevfs/database-lack-commits
 func TestFlippedByte(t *testing.T) {
 	dir, all := manyWALs(t, 4)
 	path := filepath.Join(dir, defaultName)
@@ -201,6 +203,7 @@ func TestFlippedByte(t *testing.T) {
 
 // TestRenamed replays into WALs that were renamed, copied within the directory,
 // and copied with the directory.
+// Promise: sqlitevfs/commits-log-replayed
 func TestRenamed(t *testing.T) {
 	dir, all := manyWALs(t, 3)
 	to := filepath.Join(t.TempDir(), "copy")
@@ -240,6 +243,7 @@ func TestRenamed(t *testing.T) {
 
 // TestSkippedIsReported checks that the report has each commit that cannot be replayed, with
 // the reason, and no commit that is in its database.
+// Promise: sqlitevfs/commits-log-replayed
 func TestSkippedIsReported(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()

@@ -78,6 +78,7 @@ func judgePage(s *powercut.State, dir string) error {
 
 // TestAtomicPages cuts the power during commits without a journal, on a disk that writes 4
 // KiB as a whole, and on a disk that may tear them.
+// Promise: sqlitevfs/committed-transaction-found
 func TestAtomicPages(t *testing.T) {
 	trace := onePage(t, 12, 1, update)
 	journals, after := 0, false

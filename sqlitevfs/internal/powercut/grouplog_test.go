@@ -84,6 +84,7 @@ func recordLogged(t *testing.T, k work, together bool, names ...string) *powercu
 
 // TestGroupLog cuts the power of databases that share a log, which wraps around several
 // times, with checkpoints in between.
+// Promise: sqlitevfs/committed-transaction-found
 func TestGroupLog(t *testing.T) {
 	for _, k := range []struct {
 		name     string
@@ -187,6 +188,8 @@ func TestGroupLogStockFirst(t *testing.T) {
 // WAL before a checkpoint, of the WAL before the log reuses its space, and of a commit that is too
 // large for the log. (The first three syncs of the WAL are those of its header, of the tables, and
 // of its claim.)
+// Promise: sqlitevfs/power-cut-tests
+// Promise: tests/missing-sync-found
 func TestGroupLogSeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checks another test, not the product: not with -short")

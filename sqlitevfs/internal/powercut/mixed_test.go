@@ -140,6 +140,7 @@ func (m *mix) commit(c *mixed, size int) {
 // level, with and without the log, of this package or not, with attached databases and
 // without powersafe overwrite. They commit, checkpoint, spill and roll back. Every commit
 // of a connection with synchronous=FULL is there.
+// Promise: sqlitevfs/log-commits-connection
 func TestGroupLogMixes(t *testing.T) {
 	count, states := *mixes, 250
 	if testing.Short() || slow {

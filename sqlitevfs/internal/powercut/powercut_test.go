@@ -114,6 +114,7 @@ func record(t *testing.T, k work, o *sqlitevfs.Options) *powercut.Trace {
 var modes = []string{"DELETE", "TRUNCATE", "PERSIST", "WAL"}
 
 // TestOurs cuts the power of this package's VFS.
+// Promise: sqlitevfs/committed-transaction-found
 func TestOurs(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

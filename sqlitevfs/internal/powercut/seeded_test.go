@@ -34,6 +34,8 @@ var leftOutSyncs = []leftOut{
 
 // TestSeededBugs leaves out one sync, or both where SQLite syncs twice, and checks that a
 // power cut shows it.
+// Promise: sqlitevfs/power-cut-tests
+// Promise: tests/missing-sync-found
 func TestSeededBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("checks another test, not the product: not with -short")

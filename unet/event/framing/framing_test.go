@@ -85,6 +85,7 @@ func compare(t *testing.T, got, want [][]byte, gotErr, wantErr error) {
 }
 
 // FuzzLines compares with bufio.Scanner.
+// Promise: unet/event/framing-frames-stream
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nbb\r\n\r\n\nccc"), []byte{0}, false)
 	f.Add([]byte("a\nbb\r\n\n\n\n\n\n\n\nccc\n"), []byte{200}, true)
@@ -104,6 +105,7 @@ func FuzzLines(f *testing.F) {
 }
 
 // FuzzLengthPrefix compares with reads by encoding/binary.
+// Promise: unet/event/framing-frames-stream
 func FuzzLengthPrefix(f *testing.F) {
 	f.Add([]byte("\x00\x02ab\x00\x00\x00\x01c"), []byte{0}, uint8(1), false)
 	f.Add([]byte("\x02\x00ab\xff\xff"), []byte{9}, uint8(5), true)
@@ -199,6 +201,7 @@ func TestNotCopied(t *testing.T) {
 	}
 }
 
+// Promise: unet/event/framing-frames-stream
 func TestTooLong(t *testing.T) {
 	none := func([]byte) error { return nil }
 	for _, c := range []struct {
@@ -253,6 +256,7 @@ func TestErrorOfTheFunction(t *testing.T) {
 
 // TestSingleBytes checks that the work for a long line is linear in its length when it
 // arrives byte by byte: each byte is examined once.
+// Promise: unet/event/framing-frames-stream
 func TestSingleBytes(t *testing.T) {
 	s := &counting{most: 1 << 16}
 	f := &Frames{split: s}
@@ -268,6 +272,7 @@ func TestSingleBytes(t *testing.T) {
 
 // TestPausesMoveNothing pauses after each frame of one piece: the data that is kept stays where it
 // is, so that the work is linear in its length.
+// Promise: unet/event/framing-frames-stream
 func TestPausesMoveNothing(t *testing.T) {
 	f := Lines(10)
 	places := map[*byte]bool{}
@@ -303,6 +308,7 @@ func BenchmarkLines(b *testing.B) {
 }
 
 // TestTokensAtTheEnd compares the tokens at the end of a stream with those of bufio.Scanner.
+// Promise: unet/event/framing-frames-stream
 func TestTokensAtTheEnd(t *testing.T) {
 	pairs := func(p []byte, atEOF bool) (int, []byte, error) { // a token is known when another byte follows
 		if len(p) > 2 || atEOF && len(p) > 0 {

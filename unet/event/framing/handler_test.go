@@ -93,6 +93,7 @@ func dial(t testing.TB, s *event.Server) *net.TCPConn {
 }
 
 // TestClientOfNetHTTP checks the replies with the client of package net/http.
+// Promise: unet/event/framing-http-net
 func TestClientOfNetHTTP(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		tr := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true}
@@ -172,6 +173,7 @@ func TestClientOfNetHTTP(t *testing.T) {
 
 // TestPipelining sends many requests before it reads the first reply, more replies than may
 // be pending, in pieces of several lengths; the last request ends the connection.
+// Promise: unet/event/framing-http-net
 func TestPipelining(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		for _, piece := range []int{7, 1000, 1 << 20} {
@@ -218,6 +220,7 @@ func TestPipelining(t *testing.T) {
 
 // TestMemoryIsBounded checks that the server stops computing replies while the peer does
 // not read.
+// Promise: unet/event/framing-http-net
 func TestMemoryIsBounded(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		c := dial(t, s)
@@ -245,6 +248,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // TestRefusals checks that the reply to a refused request arrives although more input
 // follows.
+// Promise: unet/event/framing-http-net
 func TestRefusals(t *testing.T) {
 	more := strings.Repeat("more input ", 10_000)
 	overModes(t, HTTPOptions{MaxHead: 1000, MaxBody: 1000}, func(t *testing.T, s *event.Server) {
@@ -375,6 +379,7 @@ func (q *fedRequests) End(each func([]byte) error) error {
 
 // FuzzRequests checks that the requests of a stream do not depend on how it is cut into
 // pieces, nor on whether their bodies are streamed.
+// Promise: unet/event/framing-http-net
 func FuzzRequests(f *testing.F) {
 	for _, raw := range slices.Sorted(maps.Keys(corpus(f))) {
 		f.Add([]byte(raw+raw), []byte{0}, true)
@@ -407,6 +412,7 @@ func FuzzRequests(f *testing.F) {
 
 // TestLengthOfMaxInt checks that a body of any length is refused or awaited if MaxBody is the
 // largest int.
+// Promise: unet/event/framing-http-net
 func TestLengthOfMaxInt(t *testing.T) {
 	overModes(t, HTTPOptions{MaxBody: math.MaxInt}, func(t *testing.T, s *event.Server) {
 		for _, length := range []string{"9223372036854775807", "9223372036854775700", "99999999999999999999999"} {
@@ -473,6 +479,7 @@ func constant(e ast.Expr) (string, bool) {
 // TestCorpusOfNetHTTP parses the requests of net/http's tests. net/http parses each request
 // that ParseHead accepts in the same way. A request that ParseHead refuses and net/http
 // accepts is of one of a few kinds.
+// Promise: unet/event/framing-http-net
 func TestCorpusOfNetHTTP(t *testing.T) {
 	taken, stricter := 0, map[string]int{}
 	for raw, at := range corpus(t) {

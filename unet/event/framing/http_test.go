@@ -24,6 +24,7 @@ func parse(b []byte) (Request, int, int) {
 	return r, n, 0
 }
 
+// Promise: examples/request-servers-could
 func TestParseHead(t *testing.T) {
 	long := strings.Repeat("x", testHead)
 	for _, c := range []struct {
@@ -107,6 +108,7 @@ func TestParseHead(t *testing.T) {
 
 // TestHostOfTarget compares the host with that of net/http where the target names one, too: the
 // field does not count then (RFC 9112, 3.2.2 and 3.3).
+// Promise: unet/event/framing-http-net
 func TestHostOfTarget(t *testing.T) {
 	for line, want := range map[string]string{
 		"GET /a?b=http://x/":         "field",
@@ -150,6 +152,8 @@ func TestHostOfTarget(t *testing.T) {
 
 // FuzzParseHead checks that net/http, which is more lenient, parses each accepted request
 // in the same way, and that no part of a request is accepted.
+// Promise: examples/request-servers-could
+// Promise: unet/event/framing-http-net
 func FuzzParseHead(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
 	f.Add([]byte("GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n"))

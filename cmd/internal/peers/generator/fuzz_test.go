@@ -5,6 +5,7 @@ package generator
 import "testing"
 
 // FuzzParse parses any bytes as the output of the programs: the result is an error or valid figures.
+// Promise: cli/result-files-output
 func FuzzParse(f *testing.F) {
 	f.Add(abSaid, abTable)
 	f.Add(abSaid, "50\n")
