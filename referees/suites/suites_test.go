@@ -20,7 +20,7 @@ type suite struct {
 	module string   // path@version, "" for the toolchain's own packages
 	pkgs   []string // without "..."; a brief run uses the first few
 	args   []string // of the test binaries
-	judges string   // our package that it must use: "ufile" or "unet"
+	judges string   // our package that it must use: "ufile" or "unet", or "program" for either
 	limit  time.Duration
 	brief  []string // modes of a brief run, as in CI
 	few    int      // packages of a brief run, 0 for all
@@ -35,8 +35,11 @@ var (
 // judge runs a suite in each mode and unchanged, and compares the results.
 func judge(t *testing.T, s suite) {
 	modes := allModes
-	if s.judges == "unet" {
+	switch s.judges {
+	case "unet":
 		modes = netModes
+	case "program":
+		modes = []string{"auto", "fallback"}
 	}
 	switch os.Getenv("RINGSIDE_REFEREES") {
 	case "":

@@ -115,7 +115,8 @@ func (w *workshop) copyModule() {
 func (w *workshop) command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	if args[0] == "test" {
-		o := overlay.Options{Fronts: w.suite.judges == "ufile", Sockets: w.suite.judges == "unet", Tests: true}
+		program := w.suite.judges == "program"
+		o := overlay.Options{Files: program, Fronts: w.suite.judges == "ufile", Sockets: program || w.suite.judges == "unet", Tests: true}
 		var err error
 		if cmd, err = w.tools.Command(filepath.Join(scratch, "overlay"), o, "test", args[1:]); err != nil {
 			w.t.Fatal(err)
@@ -230,7 +231,7 @@ func (b *binary) checkUsed(mode, used string) {
 	said, _ := os.ReadFile(used)
 	for line := range strings.Lines(string(said)) {
 		name, backend, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name != b.w.suite.judges {
+		if name != b.w.suite.judges && b.w.suite.judges != "program" {
 			continue
 		}
 		if ringed := strings.HasPrefix(backend, "io_uring"); ringed != (mode == "ring" || mode == "auto") {

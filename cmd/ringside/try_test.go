@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTryReadsLoads checks what is read from the output of load generators.
+func TestTryReadsLoads(t *testing.T) {
+	for _, tc := range []struct {
+		out       string
+		rate, p99 float64
+	}{
+		{"  Latency Distribution\n     50%  633.00us\n     99%    2.05ms\n  50000 requests in 5.0s, 6.1MB read\nRequests/sec:   9876.54\nTransfer/sec: 1MB\n", 9876.54, 2.05},
+		{"Requests per second:    1234.50 [#/sec] (mean)\nPercentage of the requests\n  98%     12\n  99%     15\n 100%     20 (longest request)\n", 1234.5, 15},
+		{"read 1000 blocks\n25000 reads/s, p99 900µs\n", 25000, 0.9},
+		{"done\n", 0, 0},
+	} {
+		m := metrics(tc.out, 2*time.Second, time.Second)
+		if m[tryRate] != tc.rate || math.Abs(m[tryP99]-tc.p99) > 1e-9 {
+			t.Errorf("%q: %v", tc.out, m)
+		}
+		want := 1.0
+		if tc.rate > 0 {
+			want /= 2 * tc.rate
+		}
+		if _, timed := m[tryTime]; timed != (tc.rate == 0) || math.Abs(m[tryCPU]-want) > 1e-9 {
+			t.Errorf("%q: %v", tc.out, m)
+		}
+	}
+}
+
+// TestTryNull compares a program with itself: at most one comparison in twenty may claim a difference.
+// One that is larger than the noise must be found.
+func TestTryNull(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	claims, found := 0, 0
+	const times = 2000
+	for range times {
+		var null, gain [2][]tried
+		for range 8 {
+			for i := range 2 {
+				s := func(ratio float64) tried {
+					return tried{tryRate: ratio * math.Exp(r.NormFloat64()*0.05), tryCPU: math.Exp(r.NormFloat64() * 0.05), tryP99: math.Exp(r.NormFloat64() * 0.3)}
+				}
+				null[i], gain[i] = append(null[i], s(1)), append(gain[i], s(1+0.3*float64(i)))
+			}
+		}
+		if !strings.HasPrefix(answer(8, null), "No gain here") {
+			claims++
+		}
+		if strings.Contains(answer(8, gain), "rate 1.") {
+			found++
+		}
+	}
+	if claims > times/20 || found < times*9/10 {
+		t.Errorf("%d of %d null comparisons claim a difference, %d of %d gains were found", claims, times, found, times)
+	}
+}
+
+// TestTry builds a server and loads it.
+func TestTry(t *testing.T) {
+	if runtime.GOOS != "linux" || testing.Short() {
+		t.Skip("needs Linux, and compiles the standard library: left out with -short")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module program\n\ngo 1.26\n",
+		"main.go": `package main
+
+import (
+	"net"
+	"os"
+)
+
+func main() {
+	l, err := net.Listen("unix", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		c.Close()
+	}
+}
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	load := "while ! [ -S socket ]; do sleep 0.01; done; rm socket; echo 5 ops/s, p99 3 ms"
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"try", "--starts", "6", "--load", load, ".", "--", "socket"}, &stdout, &stderr)
+	if out := stdout.String(); code != exitOK || !strings.HasPrefix(out, "No gain here") || !strings.Contains(out, "rate                         1.00 times") {
+		t.Errorf("try: %d, %s\n%s", code, out, &stderr)
+	}
+	stdout.Reset()
+	stderr.Reset()
+	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "socket"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3") {
+		t.Errorf("a load that fails: %d, %s", code, &stderr)
+	}
+}
