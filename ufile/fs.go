@@ -37,7 +37,7 @@ func DirFS(dir string) fs.FS { return defaultSystem().DirFS(dir) }
 // and belong to this system, so they implement io.ReaderAt and io.Seeker as well. The
 // file system implements fs.StatFS, fs.ReadFileFS, fs.ReadDirFS, fs.ReadLinkFS and
 // fs.SubFS. It keeps no descriptor open, and may be used concurrently.
-func (s *System) DirFS(dir string) fs.FS { return dirFS{s, dir} }
+func (s *System) DirFS(dir string) fs.FS { return dirFS{os.DirFS(dir).(subless), s, dir} }
 
 // subless is a file system without fs.SubFS. fs.Sub makes its parts, so that their errors
 // are those of a part of os.DirFS.
@@ -126,8 +126,11 @@ func (f rootFS) Lstat(name string) (fs.FileInfo, error) {
 
 func (f rootFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
 
-// dirFS is os.DirFS, except that its files are a File.
+// dirFS is os.DirFS, except that its files are a File. The methods that return none are
+// those of the standard library with which the program is built, whose errors differ
+// between releases of Go.
 type dirFS struct {
+	subless
 	sys *System
 	dir string
 }
@@ -160,56 +163,6 @@ func (f dirFS) Open(name string) (fs.File, error) {
 		return nil, renamed(err, name) // not a nil pointer in an interface
 	}
 	return file, nil
-}
-
-func (f dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	full, err := f.in("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(full)
-	if err != nil {
-		return nil, renamed(err, name)
-	}
-	return entries, nil
-}
-
-func (f dirFS) ReadFile(name string) ([]byte, error) {
-	full, err := f.in("readfile", name)
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(full)
-	if err != nil {
-		return nil, renamed(err, name)
-	}
-	return data, nil
-}
-
-func (f dirFS) ReadLink(name string) (string, error) {
-	full, err := f.in("readlink", name)
-	if err != nil {
-		return "", err
-	}
-	return os.Readlink(full) // whose error has the full name in os.DirFS too
-}
-
-func (f dirFS) Stat(name string) (fs.FileInfo, error) {
-	full, err := f.in("stat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(full)
-	return info, renamed(err, name)
-}
-
-func (f dirFS) Lstat(name string) (fs.FileInfo, error) {
-	full, err := f.in("lstat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Lstat(full)
-	return info, renamed(err, name)
 }
 
 func (f dirFS) Sub(dir string) (fs.FS, error) { return subFS(f, dir) }
