@@ -3,6 +3,8 @@
 package sqlitevfs
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,9 +19,11 @@ type database struct {
 	opts Options
 	refs int // guarded by databases.mu
 
-	group    *syncGroup // nil without group sync
-	groupOff string     // why there is no group sync
-	device   uint64     // of the database and of the files that its group syncs
+	joining sync.Once
+	group   *syncGroup // nil without group sync
+	device  uint64     // of the database and of the files that its group syncs
+	// groupOff is why there is no group sync. It is nil until the first connection has joined a group.
+	groupOff atomic.Pointer[string]
 
 	commits commits
 
@@ -85,14 +89,17 @@ type databases struct {
 // connection apply to everything that the connections share.
 func (d *databases) acquire(v *ringVFS, path string, fd int, opts Options) *database {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	db := d.open[path]
 	if db == nil {
 		db = &database{vfs: v, path: path, opts: opts}
-		db.join(fd)
 		d.open[path] = db
 	}
 	db.refs++
+	d.mu.Unlock()
+	db.joining.Do(func() { // without the mutex, as it asks the file system
+		off := db.join(fd)
+		db.groupOff.Store(&off)
+	})
 	return db
 }
 
@@ -104,6 +111,14 @@ func (d *databases) release(db *database) {
 	}
 	delete(d.open, db.path)
 	d.done = d.done.Plus(db.stats())
+}
+
+// snapshot returns the open databases, and the sum for closed ones. Stats of a database may wait for its log, so
+// they are read without the mutex.
+func (d *databases) snapshot() (open []*database, done Stats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.open)), d.done
 }
 
 // of returns the open database that a journal or WAL belongs to.
@@ -118,23 +133,22 @@ func (d *databases) of(name string) *database {
 	return nil
 }
 
-// join finds the sync group of the database, or the reason why it has none.
-func (d *database) join(fd int) {
+// join finds the sync group of the database. It returns the reason if there is none.
+func (d *database) join(fd int) (off string) {
 	switch {
 	case d.opts.GroupSync == Off:
-		d.groupOff = "off"
+		return "off"
 	case fd < 0:
-		d.groupOff = "off: not the default VFS's files"
+		return "off: not the default VFS's files"
 	case !syncfsReports():
-		d.groupOff = "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
-	default:
-		how, reason := sharingOf(fd)
-		d.device = fileID(fd).Device
-		d.group = syncGroupOf(fd, how, d.opts.GroupSync == On)
-		if d.group == nil {
-			d.groupOff = "off: " + reason
-		}
+		return "off: syncfs of this kernel may hide failures (needs Linux 5.17)"
 	}
+	how, reason := sharingOf(fd)
+	d.device = fileID(fd).Device
+	if d.group = syncGroupOf(fd, how, d.opts.GroupSync == On); d.group == nil {
+		return "off: " + reason
+	}
+	return ""
 }
 
 // shares reports whether the group of the database can sync a file. A database that is mounted as a

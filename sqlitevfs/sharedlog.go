@@ -15,6 +15,7 @@ import (
 	"runtime/pprof"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -25,44 +26,107 @@ import (
 // sharedLog is an open log and the number of databases that use it.
 type sharedLog struct {
 	log  *grouplog.Log
-	key  logKey
+	dir  *logDir
 	refs int
 }
 
-// logKey identifies a log. A directory has one log, whichever VFS opens its databases.
+// logKey identifies the directory of a log, whatever its name. A directory has one log, whichever VFS opens its
+// databases.
 type logKey struct {
 	fs  disk.FS
-	dir string
+	id  disk.ID
+	dir string // if the identity is not known
 }
 
-// logs are the logs that the process has open.
+// logDir is the log of a directory in this process. A directory whose disk or replay hangs delays its own databases
+// only: mu is held over file calls, and no other lock is.
+type logDir struct {
+	mu   sync.Mutex
+	key  logKey
+	dir  string // one of its names, without symbolic links
+	open *sharedLog
+	// pending is the report of a log that could not be replayed completely.
+	pending *grouplog.Report
+	// busy is the result of the last attempt that waited in vain for another process. Attempts that began
+	// before busyAt return it too, so that none waits longer than the first one.
+	busy   error
+	busyAt time.Time
+
+	users int // goroutines that have or wait for mu; guarded by logs.mu
+}
+
+// logs are the directories whose logs the process has open, or has to remember. The mutex is not held over file calls.
 var logs = struct {
 	mu   sync.Mutex
-	open map[logKey]*sharedLog
-	// pending are the reports of logs that could not be replayed completely.
-	pending map[logKey]*grouplog.Report
+	dirs map[logKey]*logDir
 	// ways chooses, for each device with an open log, between logs and syncs of WALs.
 	ways map[waysKey]*grouplog.Ways
-}{open: map[logKey]*sharedLog{}, pending: map[logKey]*grouplog.Report{}, ways: map[waysKey]*grouplog.Ways{}}
+}{dirs: map[logKey]*logDir{}, ways: map[waysKey]*grouplog.Ways{}}
 
 type waysKey struct {
 	fs     disk.FS
 	device uint64
 }
 
-// waysOf returns the ways of the file system of a directory. The caller holds the mutex.
+// waysOf returns the ways of the file system of a directory.
 func waysOf(key logKey) *grouplog.Ways {
-	id, err := key.fs.Lookup(key.dir)
-	if err != nil {
+	if key.id == (disk.ID{}) {
 		return nil
 	}
-	k := waysKey{key.fs, id.Device}
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	k := waysKey{key.fs, key.id.Device}
 	w := logs.ways[k]
 	if w == nil {
 		w = new(grouplog.Ways)
 		logs.ways[k] = w
 	}
 	return w
+}
+
+// lockLogDir returns a directory, locked. unlock must be called on it.
+func lockLogDir(key logKey, dir string) *logDir {
+	logs.mu.Lock()
+	d := logs.dirs[key]
+	if d == nil {
+		d = &logDir{key: key, dir: dir}
+		logs.dirs[key] = d
+	}
+	d.users++
+	logs.mu.Unlock()
+	d.mu.Lock()
+	return d
+}
+
+// unlock forgets the directory if there is nothing to remember.
+func (d *logDir) unlock() {
+	d.mu.Unlock()
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	if d.users--; d.users > 0 || d.open != nil || d.pending != nil {
+		return
+	}
+	if logs.dirs[d.key] == d {
+		delete(logs.dirs, d.key)
+	}
+	if len(logs.dirs) == 0 {
+		clear(logs.ways)
+	}
+}
+
+// waited returns the result of an attempt that waited for another process since start.
+func (d *logDir) waited(start time.Time) error {
+	if d.busyAt.After(start) {
+		return d.busy
+	}
+	return nil
+}
+
+// noteBusy remembers the result of an attempt, if it waited for another process in vain.
+func (d *logDir) noteBusy(err error) {
+	if errors.Is(err, grouplog.ErrBusy) && !errors.Is(err, grouplog.ErrPending) {
+		d.busy, d.busyAt = err, time.Now()
+	}
 }
 
 // logOptions returns the options of the logs below a base VFS. Tests have bases that
@@ -74,17 +138,31 @@ func logOptions(base vfs.VFS) grouplog.Options {
 	return grouplog.Options{FS: disk.OS}
 }
 
-// logOf returns the key and the options of the log of a database. A log in the directory of
-// its databases serves no databases in other directories, so that no file in a directory can
-// change files elsewhere.
-func (v *ringVFS) logOf(database string, o Options) (logKey, grouplog.Options) {
-	how := logOptions(v.VFS)
-	key := logKey{how.FS, o.GroupLogDir}
-	if key.dir == "" {
-		key.dir = filepath.Dir(database)
-		how.Local = true
+// logPlace is where the log of a database is.
+type logPlace struct {
+	key logKey
+	dir string // without symbolic links
+	how grouplog.Options
+}
+
+// logOf returns the place of the log of a database. A log in the directory of its databases serves no databases in
+// other directories, so that no file in a directory can change files elsewhere.
+func (v *ringVFS) logOf(database string, o Options) (logPlace, error) {
+	p := logPlace{dir: o.GroupLogDir, how: logOptions(v.VFS)}
+	if p.dir == "" {
+		p.dir = filepath.Dir(database)
+		p.how.Local = true
 	}
-	return key, how
+	inside, err := grouplog.Canonical(filepath.Join(p.dir, "log"))
+	if err != nil {
+		return p, err
+	}
+	p.dir = filepath.Dir(inside)
+	p.key = logKey{fs: p.how.FS}
+	if p.key.id, err = p.how.FS.Lookup(p.dir); err != nil {
+		p.key.dir = p.dir
+	}
+	return p, nil
 }
 
 // recoverLog replays the log before a database is opened, whether or not the database will
@@ -95,47 +173,45 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	wal, err := filepath.Abs(database + suffixWAL)
+	wal, err := grouplog.Canonical(database + suffixWAL)
 	if err != nil {
 		return logError(err)
 	}
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	key, how := v.logOf(database, o)
-	if err := recoverFrom(key, how, database, wal, flags, o); err != nil {
+	at, err := v.logOf(database, o)
+	if err == nil {
+		err = at.recover(database, wal, flags, o)
+	}
+	if err != nil {
 		return err
 	}
 	if o.GroupLogDir != "" {
 		own := o
 		own.GroupLogDir = ""
-		if key, how := v.logOf(database, own); !sameDir(key.dir, o.GroupLogDir) {
-			if err := recoverFrom(key, how, database, wal, flags, o); err != nil {
-				return err
-			}
+		beside, err := v.logOf(database, own)
+		if err == nil && beside.key != at.key {
+			err = beside.recover(database, wal, flags, o)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return logElsewhere(key, how, database, wal)
+	return at.elsewhere(database, wal)
 }
 
-func sameDir(a, b string) bool {
-	a, aerr := filepath.Abs(a)
-	b, berr := filepath.Abs(b)
-	return aerr == nil && berr == nil && a == b
-}
-
-// logElsewhere refuses a database that may lack commits of a log in another directory, which the
+// elsewhere refuses a database that may lack commits of a log in another directory, which the
 // pointer file beside its WAL names: if that log is missing, or if another one is in its place. If the
 // options name another directory the log must have no commits that the WAL lacks. It is not
 // replayed, because a user with permission to create files in the directory of one database
-// could then choose which log changes other databases. The caller holds the mutex.
-func logElsewhere(key logKey, how grouplog.Options, database, wal string) error {
+// could then choose which log changes other databases.
+func (p logPlace) elsewhere(database, wal string) error {
+	how := p.how
 	at, err := grouplog.Elsewhere(wal, how)
-	if err == nil && (at.Dir == "" || sameDir(at.Dir, filepath.Dir(wal))) {
+	if err == nil && (at.Dir == "" || at.Dir == filepath.Dir(wal)) {
 		return nil
 	}
 	if err == nil {
 		how.Local = false
-		if err = at.Exists(how); err == nil && !sameDir(at.Dir, key.dir) {
+		if err = at.Exists(how); err == nil && at.Dir != p.dir {
 			err = grouplog.Lacks(at.Dir, wal, how)
 		}
 	}
@@ -148,16 +224,21 @@ func logElsewhere(key logKey, how grouplog.Options, database, wal string) error 
 	return logError(fmt.Errorf("%s may lack commits that a log in another directory holds: open it with Options.GroupLogDir or grouplogdir=%q, or use \"ringside log replay\" there: %w", database, at.Dir, err))
 }
 
-// recoverFrom replays one log. The caller holds the mutex.
-func recoverFrom(key logKey, how grouplog.Options, database, wal string, flags vfs.OpenFlag, o Options) (err error) {
-	if logs.open[key] != nil {
+// recover replays one log.
+func (p logPlace) recover(database, wal string, flags vfs.OpenFlag, o Options) error {
+	start := time.Now()
+	d := lockLogDir(p.key, p.dir)
+	defer d.unlock()
+	if d.open != nil {
 		return nil // it was replayed when it was opened
 	}
-	if flags&vfs.OPEN_READONLY == 0 {
-		err = replay(key, how, wal, o.logger())
+	err := d.waited(start)
+	if err == nil && flags&vfs.OPEN_READONLY == 0 {
+		err = d.replay(p.how, wal, o.logger())
 	}
 	if flags&vfs.OPEN_READONLY != 0 || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported) {
-		err = grouplog.Lacks(key.dir, wal, how)
+		err = grouplog.Lacks(p.dir, wal, p.how)
+		d.noteBusy(err)
 		if errors.Is(err, grouplog.ErrLacks) && flags&vfs.OPEN_READONLY != 0 {
 			return vfs.SystemError(errUnreplayed, sqlite3.READONLY_RECOVERY)
 		}
@@ -168,7 +249,7 @@ func recoverFrom(key logKey, how grouplog.Options, database, wal string, flags v
 	case !usesWAL(database):
 		return nil
 	}
-	return logError(fmt.Errorf("%s may lack commits that the log %s holds: %w", database, grouplog.Path(key.dir, how), err))
+	return logError(fmt.Errorf("%s may lack commits that the log %s holds: %w", database, grouplog.Path(p.dir, p.how), err))
 }
 
 var errUnreplayed = errors.New("sqlitevfs: the database is opened read-only and lacks commits of its log: open it once for writing, which replays them")
@@ -192,21 +273,22 @@ func usesWAL(database string) bool {
 // replay writes the commits of a log into its databases. It returns the reason why the
 // database with the given WAL may lack commits, or nil if it lacks none. The caller holds the
 // mutex.
-func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) error {
-	if p := logs.pending[key]; p != nil && p.Lacks(wal) == nil {
+func (d *logDir) replay(how grouplog.Options, wal string, logger *slog.Logger) error {
+	if p := d.pending; p != nil && p.Lacks(wal) == nil {
 		how.Known = p
 	}
-	report, err := grouplog.Recover(key.dir, how)
+	report, err := grouplog.Recover(d.dir, how)
+	before := d.pending
+	d.pending = nil
 	if err != nil {
-		delete(logs.pending, key)
+		d.noteBusy(err)
 		return err
 	}
-	before := logs.pending[key]
-	if delete(logs.pending, key); report.Pending() != nil {
-		logs.pending[key] = &report
+	if report.Pending() != nil {
+		d.pending = &report
 	}
 	if how.Known == nil {
-		replayed(logger, key.dir, &report, before)
+		replayed(logger, d.dir, &report, before)
 	}
 	return report.Lacks(wal)
 }
@@ -214,26 +296,34 @@ func replay(key logKey, how grouplog.Options, wal string, logger *slog.Logger) e
 // acquireLog opens the log of a database for its first commit, creating it if
 // necessary. The caller must release it.
 func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
-	key, how := v.logOf(database, o)
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	if l := logs.open[key]; l != nil && !l.log.Failed() {
-		l.refs++
-		return l, nil
-	}
-	how.Ways = waysOf(key)
-	l, report, err := openLog(key.dir, how, o.Trace)
-	before := logs.pending[key]
-	if delete(logs.pending, key); report.Pending() != nil {
-		logs.pending[key] = &report
-	}
-	replayed(o.logger(), key.dir, &report, before)
+	at, err := v.logOf(database, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &sharedLog{log: l, key: key, refs: 1}
-	logs.open[key] = s
-	return s, nil
+	start := time.Now()
+	d := lockLogDir(at.key, at.dir)
+	defer d.unlock()
+	if s := d.open; s != nil && !s.log.Failed() {
+		s.refs++
+		return s, nil
+	}
+	if err := d.waited(start); err != nil {
+		return nil, err
+	}
+	at.how.Ways = waysOf(at.key)
+	l, report, err := openLog(d.dir, at.how, o.Trace)
+	before := d.pending
+	d.pending = nil
+	if report.Pending() != nil {
+		d.pending = &report
+	}
+	replayed(o.logger(), d.dir, &report, before)
+	if err != nil {
+		d.noteBusy(err)
+		return nil, err
+	}
+	d.open = &sharedLog{log: l, dir: d, refs: 1}
+	return d.open, nil
 }
 
 // openLog opens a log. With trace its goroutine has the labels of Options.Trace.
@@ -285,15 +375,15 @@ func (s *sharedLog) release() error {
 		return nil
 	}
 	logs.mu.Lock()
-	defer logs.mu.Unlock()
+	s.dir.users++
+	logs.mu.Unlock()
+	s.dir.mu.Lock()
+	defer s.dir.unlock()
 	if s.refs--; s.refs > 0 {
 		return nil
 	}
-	if logs.open[s.key] == s {
-		delete(logs.open, s.key)
-	}
-	if len(logs.open) == 0 {
-		clear(logs.ways)
+	if s.dir.open == s {
+		s.dir.open = nil
 	}
 	if err := s.log.Close(); err != nil && !s.log.Failed() {
 		return err

@@ -107,9 +107,8 @@ func (r *registry) each(fn func(*ringVFS)) {
 func Databases() []Stats {
 	var all []Stats
 	known.each(func(v *ringVFS) {
-		v.dbs.mu.Lock()
-		defer v.dbs.mu.Unlock()
-		for _, db := range v.dbs.open {
+		dbs, _ := v.dbs.snapshot()
+		for _, db := range dbs {
 			all = append(all, db.stats())
 		}
 	})
@@ -128,10 +127,9 @@ func Databases() []Stats {
 func Total() Stats {
 	var sum Stats
 	known.each(func(v *ringVFS) {
-		v.dbs.mu.Lock()
-		defer v.dbs.mu.Unlock()
-		sum = sum.Plus(v.dbs.done)
-		for _, db := range v.dbs.open {
+		dbs, done := v.dbs.snapshot()
+		sum = sum.Plus(done)
+		for _, db := range dbs {
 			sum = sum.Plus(db.stats())
 		}
 	})

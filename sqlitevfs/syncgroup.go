@@ -3,6 +3,7 @@
 package sqlitevfs
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -394,8 +395,8 @@ func syncGroupOf(fd int, how sharing, forced bool) *syncGroup {
 }
 
 func (d *database) groupState() string {
-	if d.group == nil {
-		return d.groupOff
+	if off := d.groupOff.Load(); off != nil {
+		return cmp.Or(*off, "on")
 	}
-	return "on"
+	return "off: the first connection is being opened"
 }

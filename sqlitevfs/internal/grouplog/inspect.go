@@ -40,7 +40,7 @@ func Inspect(dir string, o Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Summary{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}
@@ -186,10 +186,10 @@ func Lacks(dir, wal string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return err
 	}
-	if wal, err = filepath.Abs(wal); err != nil {
+	if wal, err = Canonical(wal); err != nil {
 		return err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}

@@ -36,24 +36,34 @@ func readFull(f disk.File, p []byte, off int64) error {
 	return err
 }
 
-// realDir returns the name of the log's directory without symbolic links.
-func (l *Log) realDir() string {
-	l.realOnce.Do(func() {
-		l.real = l.dir
-		if dir, err := filepath.EvalSymlinks(l.dir); err == nil {
-			l.real = dir
-		}
-	})
-	return l.real
+// Canonical returns the absolute name of a file, without symbolic links in the name of its directory.
+func Canonical(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil {
+		name = filepath.Join(dir, filepath.Base(name))
+	}
+	return name, nil
+}
+
+// directory returns the absolute name of a directory without symbolic links.
+func directory(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if dir, err := filepath.EvalSymlinks(name); err == nil {
+		name = dir
+	}
+	return name, nil
 }
 
 // relative returns the name of a WAL in the log: the path from the log's directory, so that both can move
 // together.
 func (l *Log) relative(path string) string {
 	rel, err := filepath.Rel(l.dir, path)
-	if err != nil || !filepath.IsLocal(rel) {
-		rel, err = filepath.Rel(l.realDir(), path)
-	}
 	if err != nil {
 		return path
 	}
@@ -66,13 +76,13 @@ func (l *Log) owners(wal string) []uint32 { return []uint32{owner(l.relative(wal
 
 func (l *Log) absolute(path string) string {
 	path = filepath.FromSlash(path)
-	switch {
-	case filepath.IsAbs(path):
-		return path
-	case filepath.IsLocal(path):
-		return filepath.Join(l.dir, path)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(l.dir, path)
 	}
-	return filepath.Join(l.realDir(), path)
+	if name, err := Canonical(path); err == nil {
+		return name
+	}
+	return path
 }
 
 // serves reports whether the log may have records of a WAL.

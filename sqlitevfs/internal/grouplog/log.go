@@ -53,14 +53,12 @@ func (e *CorruptError) Error() string {
 
 // Log is a log shared by the databases of a process. Its methods may be called concurrently.
 type Log struct {
-	opts     Options
-	dir      string
-	path     string
-	real     string // see realDir
-	realOnce sync.Once
-	file     disk.File
-	id       disk.ID // of the file
-	header   fileHeader
+	opts   Options
+	dir    string
+	path   string
+	file   disk.File
+	id     disk.ID // of the file
+	header fileHeader
 
 	busy    atomic.Int64 // commits in progress, see Enter
 	company atomic.Int64 // their average, in sixteenths
@@ -130,7 +128,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return nil, Report{}, err
 	}
 	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{}, unsynced: map[string]error{},
@@ -157,7 +155,7 @@ func Recover(dir string, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = directory(dir); err != nil {
 		return Report{}, err
 	}
 	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name)}

@@ -57,7 +57,7 @@ func decodePointer(b []byte) (p Place, ok bool) {
 // Elsewhere returns where the log of a WAL is by its pointer, and a zero Place if the WAL has none. It
 // only needs permission to read the pointer.
 func Elsewhere(wal string, o Options) (p Place, err error) {
-	wal, err = filepath.Abs(wal)
+	wal, err = Canonical(wal)
 	if err != nil {
 		return p, err
 	}
@@ -83,7 +83,8 @@ func Elsewhere(wal string, o Options) (p Place, err error) {
 	if !filepath.IsAbs(p.Dir) {
 		p.Dir = filepath.Join(filepath.Dir(wal), p.Dir)
 	}
-	return p, nil
+	p.Dir, err = directory(p.Dir)
+	return p, err
 }
 
 // Exists returns fs.ErrNotExist if the log is missing, or if another one is in its place. It only needs
@@ -114,9 +115,9 @@ func (l *Log) point(wal string) error {
 	if here == l.dir {
 		return nil
 	}
-	dir, err := filepath.Rel(here, l.realDir()) // both may move together
+	dir, err := filepath.Rel(here, l.dir) // both may move together
 	if err != nil {
-		dir = l.realDir()
+		dir = l.dir
 	}
 	name := PointerTo(wal)
 	f, err := l.opts.FS.Open(name+".new", disk.Create, 0o644)
@@ -139,7 +140,7 @@ func (l *Log) point(wal string) error {
 
 // unpointOwn is unpoint, unless the pointer names another log.
 func (l *Log) unpointOwn(wal string) {
-	if p, err := Elsewhere(wal, l.opts); err == nil && (p.Dir == l.dir || p.Dir == l.realDir()) && (p.ID == 0 || p.ID == l.header.id) {
+	if p, err := Elsewhere(wal, l.opts); err == nil && p.Dir == l.dir && (p.ID == 0 || p.ID == l.header.id) {
 		l.unpoint(wal)
 	}
 }

@@ -46,7 +46,7 @@ type WAL struct {
 // log again. Before SQLite removes or replaces the file, the WAL must be closed; then the new
 // file can be attached.
 func (l *Log) Attach(path string) (*WAL, error) {
-	path, err := filepath.Abs(path)
+	path, err := Canonical(path)
 	if err != nil {
 		return nil, err
 	}
