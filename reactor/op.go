@@ -4,6 +4,7 @@ package reactor
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 
@@ -28,11 +29,23 @@ var (
 	// write its memory. That memory stays reachable for the life of the process and
 	// must not be used again.
 	ErrTaken = errors.New("the kernel may still carry out the operation")
+	// ErrNoWorkers is the Cause of operations that the kernel cancelled before they began,
+	// because they need a worker thread and the process may not have one more task. It
+	// names the limit that is reached, as far as it is visible, and wraps ECANCELED.
+	ErrNoWorkers = errors.New("reactor: the kernel cannot create a worker thread")
 	// ErrNotFound is returned by Cancel when the operation has ended.
 	ErrNotFound = errors.New("reactor: no such operation")
 
 	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
 )
+
+// noWorkers returns ErrNoWorkers with the limit that is reached, "" if it is not visible.
+func noWorkers(limit string) error {
+	if limit == "" {
+		limit = "a limit of tasks (pids.max of the cgroup or of one above it, RLIMIT_NPROC)"
+	}
+	return fmt.Errorf("%w: %s is reached; raise it, or use plain calls: %w", ErrNoWorkers, limit, syscall.ECANCELED)
+}
 
 type closedError struct{}
 

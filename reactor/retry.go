@@ -3,10 +3,12 @@
 package reactor
 
 import (
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/ringside-io/ringside/internal/inflight"
+	"github.com/ringside-io/ringside/internal/probe"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -139,33 +141,66 @@ func (l *loop) retry(s *slot) bool {
 func (l *loop) decide(s *slot, rechecks int) (goesOn bool) {
 	v, id := &s.Value, s.ID()
 	v.rechecking.Store(0)
+	eintr := v.res.Res == -int32(syscall.EINTR)
 	switch {
-	case l.cancelled(v, id):
+	case l.cancelled(v, id), v.cancels != l.cancels:
 		return false
-	case v.cancels != l.cancels || !v.mayRetry(v.res.Res):
+	case v.stream: // the consumer may have to set up its state again
 		return false
-	case v.stream:
-		return false // the consumer may have to set up its state again
-	case v.res.Res == -int32(syscall.EINTR):
+	case eintr || rechecks > 0:
+		if !v.mayRetry(v.res.Res) {
+			return false
+		}
+	}
+	if eintr {
 		return l.submitAgain(v, id)
 	}
 	exited, sure := l.ring.Exited(int(v.thread.Load()))
 	switch {
 	case exited:
-		return l.submitAgain(v, id)
-	case sure || rechecks == maxRechecks:
+		return v.mayRetry(v.res.Res) && l.submitAgain(v, id)
+	case rechecks == 0:
+		v.rechecking.Store(uint64(id))
 		fd, ok := v.file()
-		if ok {
-			v.rechecking.Store(uint64(id))
-			go l.checkFile(id, fd)
-		}
-		return ok
+		go l.investigate(id, fd, ok)
+		return true
+	case sure || rechecks == maxRechecks:
+		return false
 	}
 	v.rechecking.Store(uint64(id))
 	time.AfterFunc(recheckPause<<rechecks, func() {
 		l.recheck(id, func(s *slot) bool { return l.decide(s, rechecks+1) })
 	})
 	return true
+}
+
+// maxWorkerless limits how often an operation is submitted again because the kernel may
+// not have been able to create a worker thread for it.
+const maxWorkerless = 8
+
+// investigate decides about an operation that was cancelled while the thread that had
+// submitted it may be alive. fd is the descriptor of its file, if ok is set.
+func (l *loop) investigate(id inflight.ID, fd int, ok bool) {
+	own := ok && l.ring.AnswersCancelled(fd)
+	limit := probe.TaskLimit(os.DirFS("/"))
+	l.recheck(id, func(s *slot) bool {
+		v := &s.Value
+		v.rechecking.Store(0)
+		mayRetry := v.mayRetry(v.res.Res)
+		switch {
+		case l.cancelled(v, id), v.cancels != l.cancels:
+			return false
+		case limit != "" && !(own && mayRetry), ok && !own && mayRetry && v.workerless >= maxWorkerless:
+			v.res.Cause = noWorkers(limit)
+			return false
+		case !mayRetry:
+			return false
+		case ok && !own:
+			v.workerless++
+			return l.submitAgain(v, id)
+		}
+		return l.decide(s, 1)
+	})
 }
 
 // file returns the descriptor of the operation's file, unless it is registered or the
@@ -178,16 +213,6 @@ func (v *entry) file() (fd int, ok bool) {
 		return -1, false
 	}
 	return int(e.Fd), e.Flags&uint8(uring.SQEFixedFile) == 0
-}
-
-// checkFile submits an operation again if its file never returns ECANCELED by itself.
-func (l *loop) checkFile(id inflight.ID, fd int) {
-	own := l.ring.AnswersCancelled(fd)
-	l.recheck(id, func(s *slot) bool {
-		v := &s.Value
-		v.rechecking.Store(0)
-		return !l.cancelled(v, id) && !own && v.cancels == l.cancels && l.submitAgain(v, id)
-	})
 }
 
 // cancelled reports whether the cancellation of an operation was requested, and if so

@@ -35,6 +35,8 @@ type use struct {
 	cancels uint32 // the loop's count of cancelling SQEs when it was submitted
 	retries int    // how often it was submitted again
 
+	workerless int // of these, how often for lack of a worker thread
+
 	detached bool // no goroutine waits: end releases the slot
 	stream   bool // every completion is an event
 	answered bool // res is set; a notification follows

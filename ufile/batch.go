@@ -443,6 +443,8 @@ func (b *Batch) finish(i int32, c uring.CQE, write bool) {
 	case errno == syscall.ECANCELED && p.retries < mostRetries:
 		p.retries++
 		again = true
+	case errno == syscall.ECANCELED && b.sys.opts.Mode == ModeAuto: // a plain call needs no worker thread
+		r.plain(write)
 	case errno == syscall.EAGAIN && !p.async:
 		p.async, again = true, true
 	case errno != 0:

@@ -432,6 +432,10 @@ func (f *File) fallsBack(r *reactor.Reactor, err error) bool {
 	if f.sys.opts.Mode != ModeAuto {
 		return false
 	}
+	if errors.Is(err, reactor.ErrNoWorkers) {
+		f.sys.pause(err)
+		return true
+	}
 	f.sys.giveUp(r, err)
 	return !errors.Is(err, reactor.ErrTaken)
 }

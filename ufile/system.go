@@ -43,13 +43,15 @@ var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWri
 type System struct {
 	opts  Options
 	rings atomic.Pointer[reactor.Reactor]
-	plain atomic.Bool  // there are no rings, and there will be none unless short
+	plain atomic.Bool  // rings are not used, and will not be unless short or until a time
+	until atomic.Int64 // when rings without worker threads are tried again, 0 for never; Unix nanoseconds
 	bulk  atomic.Int64 // large reads in flight that the page cache did not have
 	alone atomic.Bool  // an operation is in flight by a plain call, and there are no rings yet
 
 	mu     sync.Mutex
 	reason string              // why plain
 	short  bool                // only descriptors were missing: the next file tries again
+	warned bool                // that they were missing
 	broken *reactor.Reactor    // rings that failed, with operations in flight
 	files  map[*state]struct{} // that may have used the rings
 	linger time.Duration       // how long rings outlive the last file
@@ -143,11 +145,11 @@ func (s *System) tryAlone() bool {
 // an error instead, and the next call tries again. The caller must keep a file of the
 // system open.
 func (s *System) reactor() (*reactor.Reactor, error) {
+	if s.plain.Load() && !s.resume() {
+		return nil, nil
+	}
 	if r := s.rings.Load(); r != nil {
 		return r, nil
-	}
-	if s.plain.Load() {
-		return nil, nil
 	}
 	return s.openRings()
 }
@@ -155,7 +157,10 @@ func (s *System) reactor() (*reactor.Reactor, error) {
 func (s *System) openRings() (*reactor.Reactor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.rings.Load(); r != nil || s.plain.Load() {
+	if s.plain.Load() {
+		return nil, nil
+	}
+	if r := s.rings.Load(); r != nil {
 		return r, nil
 	}
 	var r *reactor.Reactor
@@ -175,6 +180,40 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 	return nil, nil
 }
 
+// pauseTime is how long plain calls replace rings that have no worker threads.
+const pauseTime = time.Second
+
+// pause switches to plain system calls for a while, because the process may not have the
+// worker threads that its rings need.
+func (s *System) pause(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain.Load() {
+		return
+	}
+	s.usePlain(why)
+	s.until.Store(time.Now().Add(pauseTime).UnixNano())
+	if !s.warned {
+		s.warned = true
+		s.fellBack(why)
+	}
+}
+
+// resume ends a pause that has lasted long enough, and reports whether it did.
+func (s *System) resume() bool {
+	if until := s.until.Load(); until == 0 || time.Now().UnixNano() < until {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until.Swap(0) == 0 {
+		return false
+	}
+	s.reason = ""
+	s.plain.Store(false)
+	return true
+}
+
 // fellBack logs that the system continues with plain calls. A lack of descriptors is not
 // logged: the next file tries again. The caller holds mu.
 func (s *System) fellBack(why error) {
@@ -190,6 +229,7 @@ func (s *System) fellBack(why error) {
 
 // usePlain switches to plain system calls. The caller holds mu.
 func (s *System) usePlain(why error) {
+	s.until.Store(0)
 	s.reason = why.Error()
 	s.short = errors.Is(why, syscall.EMFILE) || errors.Is(why, syscall.ENFILE)
 	s.plain.Store(true)
