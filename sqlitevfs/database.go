@@ -3,8 +3,6 @@
 package sqlitevfs
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,14 +109,6 @@ func (d *databases) release(db *database) {
 	}
 	delete(d.open, db.path)
 	d.done = d.done.Plus(db.stats())
-}
-
-// snapshot returns the open databases, and the sum for closed ones. Stats of a database may wait for its log, so
-// they are read without the mutex.
-func (d *databases) snapshot() (open []*database, done Stats) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Collect(maps.Values(d.open)), d.done
 }
 
 // of returns the open database that a journal or WAL belongs to.

@@ -4,6 +4,7 @@ package sqlitevfs
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -100,6 +101,14 @@ func (r *registry) each(fn func(*ringVFS)) {
 			fn(v)
 		}
 	}
+}
+
+// snapshot returns the open databases, and the sum for closed ones. Stats of a database may wait for its log, so
+// they are read without the mutex.
+func (d *databases) snapshot() (open []*database, done Stats) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.open)), d.done
 }
 
 // Databases returns the Stats of every database that this process has open through a VFS
