@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
@@ -17,24 +16,27 @@ import (
 )
 
 const benchLong = `bench measures what io_uring gains for Go programs on this machine: it compares ringside with the
-standard library and others. Without the name of a suite it runs four suites briefly, in under three minutes:
+standard library and others, and answers for each kind of work whether to use it. Without the name of a suite it runs
+four suites briefly, in three minutes:
 
-  file    random reads and durable writes: os.File against ufile
-  net     echo servers: package net against unet and unet/event
+  file    random reads and durable appends: os.File against ufile
+  net     echo, TLS and HTTP servers: package net against unet and unet/event
   watch   readiness events: epoll against io_uring, both by package watch
-  sqlite  the speed tests, many databases, cold scans: the default VFS against sqlitevfs
+  sqlite  commits to one and to many databases, cold scans, the speed tests: the default VFS against sqlitevfs
 
-At the end it recommends what to use for which work. An engine is an implementation to compare, such as os.File.
-A cell is one combination of parameters, such as 128 goroutines and blocks of 4 KiB. A round is one
-measurement of one engine in one cell. The engines take turns, each round in a new process. The rounds of
-two engines in the same turn are a pair. Medians, and ratios of the pairs, are printed. A difference is
-reported if it is larger than 3 % and if fewer than one whole run in a hundred would show it by chance. Cells that are
-undecided after all rounds are measured again, for up to a fifth of the time (--repeat). In a virtual machine, rounds
-during which the host took more than 5 % of the time are measured again, too. Conditions that disturb
-the figures, such as a busy machine, a frequency governor or a limit of the container, are printed first.
+It ends with at most fifteen lines: what gains, what loses, what makes no difference, and what this run could not
+decide, with the command that does. 1.25x (1.22–1.28) means 1.25 times the rate of what it replaces, and that the true
+ratio lies between 1.22 and 1.28 in 95 of 100 runs. CPU is the processor time for each operation, and p99 the 99th
+percentile of latency, both beside what it replaces. Of all claims at most one in twenty is expected to be false.
 
---full measures the published grids of all suites, which takes most of an hour. Each suite has further
-options.
+An engine is an implementation to compare, such as os.File. A cell is one combination of parameters, such as 128
+goroutines and blocks of 4 KiB. Both engines of a cell live at the same time, each in a process of its own, and take
+turns of some milliseconds in random order (--turn), so that slow changes of the machine's speed cancel. They are
+started anew several times (--starts). Cells that read a cold cache with SQLite, and its speed tests, cannot take turns:
+they are measured in rounds (--pairs), each in a new process.
+
+--tables prints the values of all engines too. --full measures the published grids of all suites, which takes an hour.
+Each suite has further options.
 
 Test files are created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, also after an
 interrupt.`
@@ -70,30 +72,28 @@ type allBench struct {
 	dir   string
 	full  bool
 	parts []allPart
-	// spoilers returns conditions of the machine that disturb the figures.
-	spoilers func() []string
 }
 
-// allPart is one suite of the run, with the time that it takes with five pairs of 200 ms on two
-// processors.
+// allPart is one suite of the run, with the time that it takes on two processors with the default
+// flags.
 type allPart struct {
 	title string
 	b     benchmark
 	takes time.Duration
 }
 
-// briefParts returns the suites of a brief run. They answer the questions of most programs in less
-// than three minutes.
+// briefParts returns the suites of a brief run. They answer the questions of most programs in three
+// minutes.
 func (a *allBench) briefParts() []allPart {
 	return []allPart{
-		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 45 * time.Second},
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 42 * time.Second},
 		{"sockets", &netBench{suite.NetOptions{
-			Connections: []int{1, 100, 1000}, Sizes: []int{128}, Engines: []string{echo.NameStd, echo.NameConn, echo.NameEvent},
-		}}, 25 * time.Second},
-		{"watching", &watchBench{suite.WatchOptions{Sources: []string{"eventfd"}, Modes: []string{"edge"}, Active: []int{1, 10, 100}}}, 15 * time.Second},
+			Brief: true, Workloads: []string{"echo", "tls", "http"}, Engines: []string{echo.NameStd, echo.NameConn, echo.NameEvent},
+		}}, 62 * time.Second},
+		{"watching", &watchBench{suite.WatchOptions{Sources: []string{"eventfd"}, Modes: []string{"edge"}, Active: []int{1, 100}}}, 9 * time.Second},
 		{"SQLite", &sqliteBench{suite.SQLiteOptions{
-			Dir: a.dir, Engines: []string{sqlitebench.Memory, sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Group, sqlitebench.Log}, Scale: 20,
-		}}, 60 * time.Second},
+			Dir: a.dir, Engines: []string{sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log}, Scale: 20,
+		}}, 55 * time.Second},
 	}
 }
 
@@ -115,15 +115,12 @@ func (a *allBench) configure(flags *benchFlags) error {
 	if a.full {
 		a.parts = a.fullParts()
 	}
-	if a.spoilers == nil {
-		a.spoilers = hostinfo.Spoilers
-	}
 	for i := range a.parts {
 		p := &a.parts[i]
 		if err := p.b.configure(flags); err != nil {
 			return err
 		}
-		p.takes = time.Duration(float64(p.takes) * float64(flags.Pairs) / 5)
+		p.takes = time.Duration(float64(p.takes) * flags.Time.Seconds() / defaultTime.Seconds())
 	}
 	return nil
 }
@@ -131,8 +128,7 @@ func (a *allBench) configure(flags *benchFlags) error {
 // measure runs the suites. If a suite cannot run on this machine, measure notes that and continues.
 // Any other error ends the run.
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	all := &report.Run{Notes: a.spoilers()}
-	tools.warnings.print(all.Notes)
+	all := &report.Run{}
 	// The ratio of the two is how much slower than expected the suites have been.
 	foreseen, took := time.Duration(0), time.Duration(0)
 	for i, p := range a.parts {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,8 +37,8 @@ func (f *fakeSuite) measure(context.Context, benchTools) (*report.Run, error) {
 func found(name, workload, base, own string, factor float64) *report.Run {
 	a, b := report.Series{Engine: base}, report.Series{Engine: own}
 	for range 5 {
-		a.Samples = append(a.Samples, report.Sample{Metrics: map[string]float64{measure.OpsPerS: 1000}})
-		b.Samples = append(b.Samples, report.Sample{Metrics: map[string]float64{measure.OpsPerS: 1000 * factor}})
+		a.Samples = append(a.Samples, report.Sample{Start: len(a.Samples), Metrics: map[string]float64{measure.OpsPerS: 1000}})
+		b.Samples = append(b.Samples, report.Sample{Start: len(b.Samples), Metrics: map[string]float64{measure.OpsPerS: 1000 * factor}})
 	}
 	params := report.Params{"connections": 10}
 	if name == "file" {
@@ -52,7 +53,7 @@ func found(name, workload, base, own string, factor float64) *report.Run {
 // allOf is a run of these suites.
 func allOf(suites ...*fakeSuite) (*allBench, *[]string) {
 	var ran []string
-	a := &allBench{spoilers: func() []string { return []string{"the machine is busy"} }}
+	a := &allBench{}
 	for _, s := range suites {
 		s.ran = &ran
 		a.parts = append(a.parts, allPart{title: "part", b: s, takes: 1})
@@ -65,38 +66,33 @@ func TestAllSuites(t *testing.T) {
 	nothing := &fakeSuite{run: &report.Run{Skipped: []report.Skip{{Suite: "watch", Reason: "none here"}}}, err: suite.ErrNothing}
 	net := &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)}
 	a, ran := allOf(file, nothing, net)
-	var warned bytes.Buffer
-	printed := &warnings{out: &warned}
-	run, err := a.measure(t.Context(), benchTools{warnings: printed})
-	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 || len(run.Notes) != 1 {
+	run, err := a.measure(t.Context(), benchTools{})
+	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 {
 		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
 	}
 	var out, errs bytes.Buffer
 	cmd := newRootCmd(&out, &errs)
-	if err := printRun(cmd, run, false, nil, printed); err != nil {
+	if err := printRun(cmd, run, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"note:     the machine is busy\nwords: ", "What this run says\n(conditions that disturb its figures: see the notes at the top)\n", "ufile instead of os.File\n  yes: random reads, O_DIRECT, 8 goroutines, 4 KiB: 2.0 times as many",
-		"unet (net.Conn) instead of package net\n  no:  echoed messages, 10 connections: 50 % as many", "skipped: watch: none here",
+		"Of 2 questions 1 gains, 1 loses, 0 make no difference, 0 are open.\n",
+		"gain ufile instead of os.File, random reads, O_DIRECT, 8 goroutines, 4 KiB: 2.00x (2.00–2.00)\n",
+		"loss unet instead of package net, echoed messages, 10 connections: 0.50x (0.50–0.50)\n", "skipped: watch: none here",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	if f := run.Findings(); len(f.Choices) != 2 || f.Choices[0].Verdict != report.Better || f.Choices[1].Verdict != report.Worse || f.Choices[0].Rate.Median != 2 {
-		t.Errorf("findings %+v", f.Choices)
+	if f := run.Findings(); len(f.Claims) != 2 || f.Claims[0].Kind != report.Gain || f.Claims[1].Kind != report.Loss || math.Abs(f.Claims[0].Rate.Ratio-2) > 1e-9 {
+		t.Errorf("findings %+v", f.Claims)
 	}
-	if !strings.Contains(warned.String(), "the machine is busy") || errs.Len() > 0 {
-		t.Errorf("want a warning in %q and none in %q", &warned, &errs)
+	if errs.Len() > 0 {
+		t.Errorf("errors %q", &errs)
 	}
-	// A run that ends early prints no tables, and no warning again.
-	run.Cells, run.Notes = nil, append(run.Notes, "a second note")
-	if err := printRun(cmd, run, false, context.Canceled, printed); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Count(warned.String(), "the machine is busy"); got != 1 || !strings.Contains(warned.String(), "a second note") {
-		t.Errorf("%d warnings of the same in %q", got, &warned)
+	out.Reset()
+	if err := printRun(cmd, run, false, true, nil); err != nil || !strings.Contains(out.String(), "ringside_4096") {
+		t.Errorf("%v: no table in\n%s", err, &out)
 	}
 }
 
@@ -141,7 +137,7 @@ func TestReportCommand(t *testing.T) {
 	}{
 		{[]string{result, "--html", page}, exitOK, ""},
 		{[]string{result}, exitOK, "ringside"},
-		{[]string{result, "--json"}, exitOK, `"choices": []`},
+		{[]string{result, "--json"}, exitOK, `"claims": []`},
 		{[]string{result, "--json", "--html", page}, exitUsage, "--json and --html"},
 		{[]string{old}, exitFailure, "no samples"},
 		{[]string{foreign}, exitFailure, "not a result of 'ringside bench --json FILE'"},

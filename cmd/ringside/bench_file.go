@@ -84,6 +84,7 @@ func newBenchFileCmd() *cobra.Command {
 		f.Var(sizeFlag{&b.Size}, "size", "size of the created file (default 1G, hot only: 256M)")
 		f.Var(sizesFlag{&b.Blocks}, "block", "block sizes, such as 4K,64K,1M")
 		f.IntSliceVar(&b.Goroutines, "goroutines", nil, "numbers of goroutines, such as 1,32,128")
+		f.Var(sizesFlag{&b.Records}, "record", "sizes of appended records, such as 128,4K")
 		f.StringSliceVar(&b.Caches, "cache", nil, "states of the page cache: hot, direct, cold")
 		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: randread, batch, burner, open, append, randwrite, sync, pebble (default: all but pebble)")
 		f.BoolVar(&b.Full, "full", false, "measure the whole grid")
@@ -105,6 +106,7 @@ func (b *fileBench) configure(flags *benchFlags) error {
 func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.File(ctx, b.FileOptions, suite.Env{
 		Round:           tools.round,
+		Open:            tools.open,
 		ProbeDirect:     func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
 		ProbeEvict:      datafile.ProbeEvict,
 		FastDevice:      makeFastDevice,

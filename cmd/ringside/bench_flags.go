@@ -29,13 +29,21 @@ type benchFlags struct {
 	json     string
 	benchfmt string
 	html     string
+	tables   bool
 }
 
+// defaultTime is how long two engines take turns in a cell.
+const defaultTime = 3 * time.Second
+
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.Pairs, "pairs", 5, "rounds of each engine; the engines take turns")
+	f.DurationVar(&b.Time, "time", defaultTime, "time in which two engines take turns in a cell; more engines take longer")
+	f.IntVar(&b.Starts, "starts", 5, "how often the engines of a cell are started anew in that time; 0 measures in rounds")
+	f.DurationVar(&b.Turn, "turn", 0, "length of a turn (0: that of the workload)")
+	f.BoolVar(&b.Null, "null", false, "compare each engine with itself, to see what the method itself differs by")
+	f.IntVar(&b.Pairs, "pairs", 14, "rounds of each engine in cells whose engines cannot take turns")
 	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round")
-	f.IntVar(&b.Repeat, "repeat", 20, "measure undecided cells again for up to this `percentage` of the time of all rounds; 0 for never")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of random choices, such as offsets (0: a new one, which is printed)")
+	f.BoolVar(&b.tables, "tables", false, "print the values of all engines in tables")
 	f.StringVar(&b.json, "json", "", "write the result as JSON to this `file`, - for standard output")
 	f.StringVar(&b.html, "html", "", "write a page with figures to this `file`, - for standard output")
 	f.StringVar(&b.benchfmt, "benchfmt", "", "write lines that benchstat reads to this `file`, - for standard output")
@@ -46,6 +54,8 @@ func (b *benchFlags) check() error {
 	switch {
 	case b.Pairs < 1:
 		return usagef("--pairs %d: must be positive", b.Pairs)
+	case b.Time <= 0:
+		return usagef("--time %v: must be positive", b.Time)
 	case b.Duration <= 0:
 		return usagef("--duration %v: must be positive", b.Duration)
 	}

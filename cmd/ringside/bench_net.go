@@ -88,6 +88,7 @@ func newBenchNetCmd() *cobra.Command {
 		f.StringSliceVar(&b.Workloads, "workload", nil, "what is measured: echo, handlers, computing, pipeline, stream, churn, dial, unix, udp, udp-bulk, tls, http, fasthttp, idle (default: echo, with --full all)")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections, such as 1,100,1000")
 		f.IntSliceVar(&b.Sizes, "size", nil, "lengths of messages in bytes, such as 128,1024")
+		f.IntSliceVar(&b.Bodies, "body", nil, "lengths of the bodies of HTTP requests in bytes: only these are measured")
 		f.IntSliceVar(&b.Procs, "procs", nil, "GOMAXPROCS of the server, 0 for the system's choice, such as 0,1")
 		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure: "+strings.Join(suite.NetWords()["engine"], ", ")+"; others are compared to the first")
 		f.StringSliceVar(&b.Clients, "client", nil, "the HTTP load generators: own, ab, ab-k, wrk (default: own, with --full all)")
@@ -132,6 +133,7 @@ func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 	w := netProcesses(self)
 	return suite.Net(ctx, b.NetOptions, suite.NetEnv{
 		Round:       w.round,
+		Open:        w.open,
 		Client:      w.client,
 		Idle:        w.idle,
 		FindClient:  findClient,
@@ -232,6 +234,10 @@ func (program netProcesses) runner(peer suite.NetPeer) echo.Runner {
 
 func (program netProcesses) round(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (echo.Sample, error) {
 	return program.runner(peer).Round(ctx, s, job)
+}
+
+func (program netProcesses) open(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (measure.Player, error) {
+	return program.runner(peer).Open(ctx, s, job)
 }
 
 func (program netProcesses) client(ctx context.Context, s echo.Setup, d suite.Driver) (echo.Sample, error) {

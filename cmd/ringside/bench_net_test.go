@@ -47,11 +47,11 @@ func TestBenchNet(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
 	r := runProgram(t, "bench", "net", "--connections", "2,20", "--size", "100", "--engine", "std,ringside-event",
-		"--duration", "30ms", "--pairs", "2", "--json", file)
+		"--tables", "--time", "50ms", "--starts", "1", "--duration", "30ms", "--pairs", "2", "--json", file)
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"echo, 100 B", "ringside-event_20", "vs std", "CPU", "unet/event (callbacks) instead of package net\n  too few pairs"} {
+	for _, want := range []string{"echo, 100 B", "ringside-event_20", "vs std", "CPU", "open unet/event instead of package net"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
@@ -73,7 +73,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
 	r := runProgram(t, "bench", "net", "--workload", "echo,handlers,computing,dial,http,idle", "--connections", "3", "--engine", "std,ringside-conn", "--procs", "1",
-		"--size", "100", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
+		"--size", "100", "--tables", "--time", "50ms", "--starts", "1", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
@@ -91,7 +91,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, err := report.ReadDocument(bytes.NewReader(b))
-	if err != nil || len(doc.Results) != 2*(1+4+1+1+1+1) {
+	if err != nil || len(doc.Results) != 2*(1+4+1+1+2+1) {
 		t.Errorf("%d results, %v", len(doc.Results), err)
 	}
 }
@@ -103,7 +103,7 @@ func TestBenchNetWithClient(t *testing.T) {
 		t.Skipf("%s: %v", path, err)
 	}
 	r := runProgram(t, "bench", "net", "--workload", "http", "--client", "ab-k", "--connections", "3", "--engine", "ringside-conn",
-		"--duration", "10ms", "--pairs", "1")
+		"--tables", "--time", "50ms", "--starts", "1", "--duration", "10ms", "--pairs", "1")
 	if r.code != exitOK || !strings.Contains(r.stdout, "http, 128 B, ab-k") || !strings.Contains(r.stdout, "ApacheBench") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}

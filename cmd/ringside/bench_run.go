@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
+	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/htmlreport"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/progress"
@@ -33,25 +34,8 @@ type benchmark interface {
 // benchTools are the functions with which a suite runs.
 type benchTools struct {
 	round func(context.Context, workload.Job) (measure.Sample, error)
+	open  func(context.Context, workload.Job) (measure.Player, error)
 	bar   *progress.Bar
-	// warnings receives conditions that disturb the figures as soon as they are known, while the
-	// user can still change them.
-	warnings *warnings
-}
-
-// warnings prints conditions that disturb the figures, each once. Nil discards them.
-type warnings struct {
-	out     io.Writer
-	printed []string
-}
-
-func (w *warnings) print(notes []string) {
-	for _, n := range notes {
-		if w != nil && !slices.Contains(w.printed, n) {
-			w.printed = append(w.printed, n)
-			fmt.Fprintf(w.out, "ringside: note: %s\n", n)
-		}
-	}
 }
 
 // runBench runs a suite, prints the results and writes the result files.
@@ -70,16 +54,19 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, outputs.close()) }()
-	warned := &warnings{out: cmd.ErrOrStderr()}
-	run, err := runMeasured(cmd, b, warned)
+	spoilers := hostinfo.Spoilers()
+	run, err := runMeasured(cmd, b)
 	err = outOfSpace(err)
+	if run != nil && slices.ContainsFunc(run.Claims(), func(c report.Claim) bool { return c.Kind == report.Open }) {
+		run.Notes = append(run.Notes, spoilers...)
+	}
 	// A run in which everything was skipped still has a result: the skipped parts and the reasons.
 	// The files come first: printing may end the process, if a pager has ended.
 	var written error
 	if err == nil || errors.Is(err, suite.ErrNothing) {
 		written = outputs.write(run)
 	}
-	return errors.Join(printRun(cmd, run, flags.quiet(), err, warned), err, written)
+	return errors.Join(printRun(cmd, run, flags.quiet(), flags.tables, err), err, written)
 }
 
 // roomFor returns an error if the directory for the benchmark's files is not a directory or has too
@@ -134,7 +121,7 @@ func outOfSpace(err error) error {
 }
 
 // runMeasured runs the suite with a progress bar on a terminal.
-func runMeasured(cmd *cobra.Command, b benchmark, warned *warnings) (*report.Run, error) {
+func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -150,62 +137,56 @@ func runMeasured(cmd *cobra.Command, b benchmark, warned *warnings) (*report.Run
 			err = worker.Run(ctx, job, &s)
 			return s, err
 		},
-		bar:      bar,
-		warnings: warned,
+		open: func(ctx context.Context, job workload.Job) (measure.Player, error) { return worker.Open(ctx, job) },
+		bar:  bar,
 	})
 }
 
-// printRun prints header, tables and summary, unless standard output is a result file. It labels a
-// run that ended early. Without tables it prints the notes as warnings, unless that was done.
-func printRun(cmd *cobra.Command, run *report.Run, quiet bool, runErr error, warned *warnings) error {
+// printRun prints the answer, after header and tables if they are asked for, unless standard output is
+// a result file. It labels a run that ended early.
+func printRun(cmd *cobra.Command, run *report.Run, quiet, tables bool, runErr error) error {
 	if run == nil {
 		return nil
 	}
 	out := cmd.OutOrStdout()
-	partial := runErr != nil
-	if quiet || partial && len(run.Cells) == 0 {
-		warned.print(run.Notes)
+	if quiet || runErr != nil && len(run.Cells) == 0 {
 		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
-	if partial {
+	style := report.Style{Color: wantColor(out)}
+	if runErr != nil {
 		fmt.Fprintf(out, "INCOMPLETE: the run ended early; these are the cells measured until then.\n\n")
 	}
-	if err := run.Host.WriteHeader(out); err != nil {
-		return err
+	if tables {
+		if err := writeTables(out, run, style); err != nil {
+			return err
+		}
+	}
+	for i, line := range run.Answer() {
+		color := map[string]string{"gain ": report.Green, "lose ": report.Red, "loss ": report.Red}[line[:5]]
+		if i == 0 {
+			color = report.Bold
+		}
+		if _, err := fmt.Fprintln(out, style.Paint(color, line)); err != nil {
+			return err
+		}
 	}
 	for _, n := range run.Notes {
-		fmt.Fprintf(out, "%-9s %s\n", "note:", n)
-	}
-	if len(run.Suites()) > 1 {
-		fmt.Fprintf(out, "%-9s workloads, engines and columns: 'ringside bench file --help', and so net, watch, sqlite\n", "words:")
-	}
-	fmt.Fprintln(out)
-	if err := printSuites(out, run, partial); err != nil {
-		return err
+		fmt.Fprintf(out, "note: %s\n", n)
 	}
 	return run.WriteSkipped(out)
 }
 
-// printSuites prints the tables of each suite, and their conclusions unless the run is partial.
-func printSuites(out io.Writer, run *report.Run, partial bool) error {
-	style := report.Style{Color: wantColor(out)}
+// writeTables writes the circumstances of the run and the tables of each suite.
+func writeTables(out io.Writer, run *report.Run, style report.Style) error {
+	if err := run.Host.WriteHeader(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
 	for _, name := range run.Suites() {
 		if err := run.Suite(name).WriteTable(out, style); err != nil {
 			return err
 		}
 	}
-	advice := run.Advise()
-	if partial || len(advice) == 0 {
-		return nil
-	}
-	fmt.Fprintln(out, style.Paint(report.Bold, "What this run says"))
-	if len(run.Notes) > 0 {
-		fmt.Fprintln(out, "(conditions that disturb its figures: see the notes at the top)")
-	}
-	for _, a := range advice {
-		fmt.Fprintln(out, strings.Join(a.Lines(), "\n  "))
-	}
-	fmt.Fprintln(out)
 	return nil
 }
 

@@ -87,6 +87,7 @@ func (b *sqliteBench) configure(flags *benchFlags) error {
 func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.SQLite(ctx, b.SQLiteOptions, suite.SQLiteEnv{
 		Round:      tools.round,
+		Open:       tools.open,
 		Probe:      sqlitebench.Probe,
 		Version:    sqlitebench.Version,
 		ProbeEvict: datafile.ProbeEvict,

@@ -26,7 +26,7 @@ func TestSQLiteArguments(t *testing.T) {
 		{"bench sqlite extra", exitUsage, `"extra"`},
 		{"bench sqlite --workload sun", exitUsage, "must be speed, tenants or cold"},
 		{"bench sqlite --engine os", exitUsage, "must be memory, default,"},
-		{"bench sqlite --journal paper", exitUsage, "must be rollback, persist, wal or wal-normal"},
+		{"bench sqlite --journal paper", exitUsage, "must be rollback, delete-extra, persist, wal or wal-normal"},
 		{"bench sqlite --cold make", exitUsage, "must be scan,"},
 		{"bench sqlite --databases 0", exitUsage, "--databases 0"},
 		{"bench sqlite --scale -1", exitUsage, "--scale"},
@@ -44,7 +44,7 @@ func TestSQLiteArguments(t *testing.T) {
 func tinySQLite(dir string, more ...string) []string {
 	return append([]string{
 		"bench", "sqlite", "--dir", dir, "--engine", "default,ringside", "--journal", "wal",
-		"--scale", "1", "--pairs", "1", "--duration", "20ms",
+		"--tables", "--time", "50ms", "--starts", "1", "--scale", "1", "--pairs", "1", "--duration", "20ms",
 	}, more...)
 }
 

@@ -18,7 +18,7 @@ func resultFile(t *testing.T, rate float64) string {
 	t.Helper()
 	s := report.Series{Engine: "ringside"}
 	for i := range 5 {
-		s.Samples = append(s.Samples, report.Sample{Iterations: 1, Metrics: map[string]float64{"ops_per_s": rate + float64(i)}})
+		s.Samples = append(s.Samples, report.Sample{Start: len(s.Samples), Iterations: 1, Metrics: map[string]float64{"ops_per_s": rate + float64(i)}})
 	}
 	r := report.Run{Cells: []report.Cell{{Suite: "ring", Workload: "nop", Series: []report.Series{s}}}}
 	path := filepath.Join(t.TempDir(), "r.json")

@@ -34,7 +34,7 @@ func TestCompletion(t *testing.T) {
 		{"bench file --fast=|", "add only none", nothing},
 		{"bench net --client |", "own ab ab-k wrk", nothing},
 		{"bench watch --mode |", "edge level one-shot", nothing},
-		{"bench sqlite --journal |", "rollback persist wal wal-normal", nothing},
+		{"bench sqlite --journal |", "rollback delete-extra persist wal wal-normal", nothing},
 		{"bench ring --ring |", "default defer", nothing},
 		{"bench --dir |", "", dirs},
 		{"bench --json |", "", files},

@@ -45,7 +45,7 @@ func newReportCmd() *cobra.Command {
 			case asJSON:
 				return writeJSON(cmd.OutOrStdout(), run.Findings())
 			case page == "":
-				return printRun(cmd, run, false, nil, nil)
+				return printRun(cmd, run, false, true, nil)
 			}
 			out, err := openOutput("--html", page, cmd.OutOrStdout())
 			if err != nil {

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/ringside-io/ringside/unet"
@@ -288,8 +290,11 @@ func (s *eventServer) Enters() int64 {
 // serveHTTP answers each request with the same body.
 func serveHTTP(ln net.Listener, s Setup) {
 	body := bytes.Repeat([]byte("x"), s.HTTP)
-	srv := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	length := []string{strconv.Itoa(len(body))}
+	srv := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the client notices a failure
 		w.Header()["Content-Type"] = textPlain
+		w.Header()["Content-Length"] = length
 		_, _ = w.Write(body)
 	})}
 	_ = srv.Serve(ln) // until the listener is closed

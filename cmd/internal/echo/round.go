@@ -60,6 +60,44 @@ func (r Runner) Round(ctx context.Context, setup Setup, job loadgen.Job) (s Samp
 	return s, err
 }
 
+// Open starts a server and a load generator that take turns with others. CPU time of the samples is
+// that of the server.
+func (r Runner) Open(ctx context.Context, setup Setup, job loadgen.Job) (_ measure.Player, err error) {
+	p := &player{}
+	if p.server, err = startChild(ctx, r.Server(setup), setup.Procs, setup.Pin, true); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = r.explain(ctx, errors.Join(err, p.server.end(true)))
+		}
+	}()
+	var hello Hello
+	if err := p.server.out.Decode(&hello); err != nil {
+		return nil, fmt.Errorf("engine %s: %w", setup.Engine, err)
+	}
+	job.Network, job.Addr, job.Pid = cmp.Or(setup.Network, "tcp"), hello.Addr, hello.Pid
+	job.Turning = true
+	load := measure.Process{Path: r.Load[0], Args: r.Load[1:]}
+	if setup.Pin {
+		load.Around = func(start func() error) error { return pinned(false, start) }
+	}
+	p.Session, err = load.Open(ctx, job)
+	return p, err
+}
+
+// player is a server with its load generator.
+type player struct {
+	*measure.Session
+	server *child
+}
+
+// Close ends both processes.
+func (p *player) Close() error {
+	err := p.Session.Close()
+	return errors.Join(err, p.server.end(err != nil))
+}
+
 // RoundWith is Round with another program instead of the load generator: use runs it with the
 // server's address. It does not count allocations and enters.
 func (r Runner) RoundWith(ctx context.Context, setup Setup, use func(addr string) (loadgen.Result, error)) (s Sample, err error) {

@@ -11,8 +11,8 @@ import (
 
 // figuresOf returns the figures of a suite: ratios of engines, curves along each axis, and
 // latencies.
-func figuresOf(run *report.Run) (out []figure) {
-	for _, part := range choicesOf(run) {
+func figuresOf(run *report.Run, claims []report.Claim) (out []figure) {
+	for _, part := range choicesOf(run.Cells[0].Suite, claims) {
 		out = append(out, ratioFigure(part)...)
 	}
 	for _, journal := range []string{"rollback", "persist", "wal"} {
@@ -29,18 +29,22 @@ func figuresOf(run *report.Run) (out []figure) {
 	return out
 }
 
-// choicesOf returns the comparisons of the run by choice. The speed tests of SQLite are excluded,
-// because they have a figure of their own.
-func choicesOf(run *report.Run) [][]report.Duel {
-	var out [][]report.Duel
-	for _, d := range run.Duels() {
-		if d.Cell.Params["test"] != nil {
+// numbered is a claim with its number in the run.
+type numbered struct {
+	report.Claim
+	n int
+}
+
+// choicesOf returns the claims of a suite by choice.
+func choicesOf(suite string, claims []report.Claim) (out [][]numbered) {
+	for i, c := range claims {
+		if c.Suite != suite {
 			continue
 		}
-		if n := len(out); n == 0 || out[n-1][0].Use != d.Use || out[n-1][0].Instead != d.Instead {
+		if n := len(out); n == 0 || out[n-1][0].Use != c.Use || out[n-1][0].Instead != c.Instead {
 			out = append(out, nil)
 		}
-		out[len(out)-1] = append(out[len(out)-1], d)
+		out[len(out)-1] = append(out[len(out)-1], numbered{c, i})
 	}
 	return out
 }

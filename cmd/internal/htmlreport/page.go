@@ -8,9 +8,11 @@ package htmlreport
 import (
 	"cmp"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -40,18 +42,15 @@ type pageData struct {
 	Title   string
 	Facts   []report.Fact
 	Notes   []string
-	Advice  []advice
+	Summary string
+	Answers []answer
 	Suites  []suite
 	Skipped []string
 }
 
-// advice is the summary of one choice.
-type advice struct {
-	Head  string
-	Lines []adviceLine
-}
-
-type adviceLine struct{ Kind, Mark, Text string }
+// answer is a row of the first table: a work, a choice, and the finding. Anchor is that of its row in
+// the plot of intervals.
+type answer struct{ Kind, Mark, Work, Choice, Rate, CPU, P99, Anchor string }
 
 // suite is one part of the page.
 type suite struct {
@@ -86,14 +85,22 @@ func content(run *report.Run) pageData {
 		Style: template.CSS(pageStyle), //nolint:gosec // our own file
 		Title: "ringside bench", Facts: append(run.Host.Facts(), report.Fact{Name: "measured", Value: run.Host.Time}), Notes: run.Notes,
 	}
-	for _, a := range run.Advise() {
-		data.Advice = append(data.Advice, adviceOf(a))
+	claims := run.Claims()
+	if len(claims) > 0 {
+		data.Summary = report.Summary(claims)
 	}
+	for i, c := range claims {
+		data.Answers = append(data.Answers, answerOf(i, c))
+	}
+	kinds := []string{report.Gain, report.Loss, report.None, report.Open}
+	slices.SortStableFunc(data.Answers, func(a, b answer) int {
+		return cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind))
+	})
 	for _, s := range run.Skipped {
 		data.Skipped = append(data.Skipped, s.String())
 	}
 	for _, name := range run.Suites() {
-		data.Suites = append(data.Suites, suiteOf(name, run.Suite(name)))
+		data.Suites = append(data.Suites, suiteOf(name, run.Suite(name), claims))
 	}
 	return data
 }
@@ -101,23 +108,24 @@ func content(run *report.Run) pageData {
 // beforeUnit matches the space between a number and its unit, at which no line may break.
 var beforeUnit = regexp.MustCompile(`(\d) (B|KiB|MiB|%)`)
 
-func adviceOf(a report.Advice) advice {
-	out := advice{Head: a.Head()}
-	for _, v := range a.Verdicts() {
-		l := adviceLine{"same", "–", beforeUnit.ReplaceAllString(v.Text, "$1\u00a0$2")}
-		switch v.Kind {
-		case report.Better:
-			l.Kind, l.Mark = "yes", "✓"
-		case report.Worse:
-			l.Kind, l.Mark = "no", "✗"
-		}
-		out.Lines = append(out.Lines, l)
+// answerOf returns a row of the first table.
+func answerOf(i int, c report.Claim) answer {
+	mark := map[string]string{report.Gain: "✓", report.Loss: "✗", report.None: "=", report.Open: "?"}[c.Kind]
+	a := answer{
+		Kind: c.Kind, Mark: mark, Work: beforeUnit.ReplaceAllString(c.Point, "$1\u00a0$2"), Choice: c.Use + " instead of " + c.Instead,
+		Rate: c.Rate.String(), CPU: "–", P99: "–", Anchor: fmt.Sprintf("%s-%d", c.Suite, i),
 	}
-	return out
+	if c.CPU.Ratio > 0 {
+		a.CPU = fmt.Sprintf("%.2f", c.CPU.Ratio)
+	}
+	if c.P99.Ratio > 0 {
+		a.P99 = fmt.Sprintf("%.2f", c.P99.Ratio)
+	}
+	return a
 }
 
-func suiteOf(name string, run *report.Run) suite {
-	s := suite{Name: name, Title: cmp.Or(suiteTitles[name], name), Figures: figuresOf(run)}
+func suiteOf(name string, run *report.Run, claims []report.Claim) suite {
+	s := suite{Name: name, Title: cmp.Or(suiteTitles[name], name), Figures: figuresOf(run, claims)}
 	for _, sec := range run.Sections() {
 		rows := sec.Rows()
 		s.Sections = append(s.Sections, section{Title: sec.Title, Head: rows[0], Rows: rows[1:]})

@@ -20,7 +20,7 @@ import (
 func series(engine string, rate, cpu, p50 float64) report.Series {
 	s := report.Series{Engine: engine}
 	for _, f := range []float64{1, 1.02, 0.98, 1.01, 0.99} {
-		s.Samples = append(s.Samples, report.Sample{Iterations: 1, Metrics: map[string]float64{
+		s.Samples = append(s.Samples, report.Sample{Start: len(s.Samples), Iterations: 1, Metrics: map[string]float64{
 			measure.OpsPerS: rate * f, measure.NsPerOp: 1e9 / (rate * f), measure.CPUUsPerOp: cpu * f,
 			measure.P50Us: p50 * f, measure.P99Us: 5 * p50 * f, measure.MaxUs: 20 * p50 * f,
 		}})
@@ -87,8 +87,8 @@ func TestColors(t *testing.T) {
 func TestPage(t *testing.T) {
 	page := strings.ReplaceAll(render(t, sample()), "\u00a0", " ")
 	for _, want := range []string{
-		"ufile instead of os.File", "random reads, O_DIRECT, 32 goroutines, 4 KiB: 1.50 times as many, for 50 % of the CPU time each", // words
-		"unet (net.Conn) instead of package net", `<li class="no">`,
+		"ufile instead of os.File", "random reads, O_DIRECT, 32 goroutines, 4 KiB", "1.50x (1.50–1.50)", // answers
+		"unet instead of package net", `<tr class="loss">`, "Of 8 questions 5 gain, 2 lose, 1 makes no difference, 0 are open.",
 		"SQLite&#39;s speed tests, wal", "latency at 128 goroutines", "operations per second by goroutines", // pictures
 		"6.18 &lt;b&gt;&amp;", "no C compiler", "&lt;script&gt;", "prefers-color-scheme: dark",
 	} {

@@ -29,6 +29,7 @@ type tick struct {
 
 // rangeRow is a row of the table.
 type rangeRow struct {
+	ID    string // anchor, may be empty
 	Name  string
 	Text  string
 	Range string // may be empty
@@ -89,25 +90,30 @@ func (a logAxis) ticks(text func(v float64) string) []tick {
 	return some
 }
 
-// ratioFigure returns the ratios of one choice, with a row for each cell.
-func ratioFigure(duels []report.Duel) []figure {
-	duels = slices.DeleteFunc(slices.Clone(duels), func(d report.Duel) bool { return d.Rate.Min <= 0 }) // a logarithmic axis needs positive values
-	if len(duels) == 0 {
+// ratioFigure returns the intervals of one choice, with a row for each cell.
+func ratioFigure(claims []numbered) []figure {
+	claims = slices.DeleteFunc(slices.Clone(claims), func(c numbered) bool { return c.Rate.Low <= 0 }) // a logarithmic axis needs positive values
+	if len(claims) == 0 {
 		return nil
 	}
 	axis := logAxis{0.9, 1.1}
-	for _, d := range duels {
-		axis.include(d.Rate)
+	for _, c := range claims {
+		axis.include(bounds(c.Rate))
 	}
-	r := &ranges{What: "work", Axis: "rate, times that of " + duels[0].Instead, Value: "ratio (range)", Ticks: axis.ticks(times), Zero: axis.place(1)}
-	for _, d := range duels {
-		class := map[string]string{report.Better: "yes", report.Worse: "no"}[d.Verdict]
+	r := &ranges{What: "work", Axis: "rate, times that of " + claims[0].Instead, Value: "ratio (95 % interval)", Ticks: axis.ticks(times), Zero: axis.place(1)}
+	for _, c := range claims {
+		class := map[string]string{report.Gain: "yes", report.Loss: "no"}[c.Kind]
 		r.Rows = append(r.Rows, rangeRow{
-			Name: d.Point, Marks: []mark{axis.mark(d.Rate, 0, class)},
-			Text: fmt.Sprintf("%.2fx", d.Rate.Median), Range: fmt.Sprintf("%.2f–%.2f", d.Rate.Min, d.Rate.Max),
+			ID: fmt.Sprintf("%s-%d", c.Suite, c.n), Name: c.Point, Marks: []mark{axis.mark(bounds(c.Rate), 0, class)},
+			Text: fmt.Sprintf("%.2fx", c.Rate.Ratio), Range: fmt.Sprintf("%.2f–%.2f", c.Rate.Low, c.Rate.High),
 		})
 	}
-	return []figure{{Caption: fmt.Sprintf("%s instead of %s: rates. Right of the line is faster.", duels[0].Use, duels[0].Instead), Ranges: r}}
+	return []figure{{Caption: fmt.Sprintf("%s instead of %s: rates. Right of the line is faster.", claims[0].Use, claims[0].Instead), Ranges: r}}
+}
+
+// bounds returns an interval as a range of an axis.
+func bounds(i report.Interval) measure.Summary {
+	return measure.Summary{Median: i.Ratio, Min: i.Low, Max: i.High}
 }
 
 // speedFigure returns SQLite's speed tests in one journal mode: the time of each relative to the

@@ -14,7 +14,10 @@ import (
 )
 
 // request is the HTTP request that each connection sends, with the required headers only.
-func (Job) request() string {
+func (j Job) request() string {
+	if j.Body > 0 {
+		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", j.Body, pattern(make([]byte, j.Body)))
+	}
 	return "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 }
 

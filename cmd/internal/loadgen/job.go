@@ -11,6 +11,8 @@ package loadgen
 import (
 	"fmt"
 	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
 // Job describes a load. Each connection sends a message, waits until all of it has come back,
@@ -19,6 +21,8 @@ type Job struct {
 	// HTTP makes each message an HTTP/1.1 request for "/". All answers must equal the first one
 	// except for the date. Size is not used.
 	HTTP bool `json:"http,omitempty"`
+	// Body, if not 0, makes each request a POST whose body has Body bytes.
+	Body int `json:"body,omitempty"`
 	// Discard compares only the beginning of each answer with the first one, and lets the kernel
 	// discard the rest. It is for long answers, with which the generator would be the bottleneck.
 	// It uses epoll.
@@ -54,6 +58,17 @@ type Job struct {
 	Epoll bool `json:"epoll,omitempty"`
 	// Pid is the process of the server, whose CPU time is read at both ends of the window.
 	Pid int `json:"pid"`
+	// Turning is set if the server takes turns with others.
+	Turning bool `json:"turning,omitempty"`
+
+	turns measure.Turns
+}
+
+// TakeTurns makes the job measure in turns instead of one window of the length Measure.
+func (j *Job) TakeTurns(t measure.Turns) {
+	if j.Turning {
+		j.turns = t
+	}
 }
 
 // Check returns an error if the job is not valid.
@@ -70,7 +85,9 @@ func (j Job) Check() error {
 	case j.Burst < 0 || j.Burst > maxBurst || j.Burst > 0 && (!j.datagrams() || j.Size < 8 || j.Reply < partHeader || j.Pipeline > 1):
 		return fmt.Errorf("%d datagrams of %d bytes as an answer to %d: must be up to %d, of %d bytes or more, to 8 or more, one at a time",
 			j.Burst, j.Reply, j.Size, maxBurst, partHeader)
-	case j.Measure <= 0:
+	case j.Body < 0 || j.Body > 1<<20 || j.Body > 0 && !j.HTTP:
+		return fmt.Errorf("bodies of %d bytes: must be up to %d, of HTTP requests", j.Body, 1<<20)
+	case j.Measure <= 0 && !j.Turning:
 		return fmt.Errorf("a window of %v: must be positive", j.Measure)
 	}
 	return nil

@@ -138,7 +138,7 @@ func (g *generator) arm(c *conn) error {
 // pumpRing exchanges messages for d.
 func (g *generator) pumpRing(ctx context.Context, d time.Duration) error {
 	r := g.ring.ring
-	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
+	for end := time.Since(g.base) + d; time.Since(g.base) < end && !g.drained(); {
 		// One call submits and waits. The timeout lets an idle loop check the clock and the
 		// context.
 		if _, err := r.SubmitAndWaitTimeout(1, 100*time.Millisecond); err != nil {

@@ -16,9 +16,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 )
 
@@ -34,6 +34,7 @@ type conn struct {
 	parts uint64        // a bit for each datagram of its answer that has come
 
 	connecting bool
+	idle       bool // nothing is in flight
 }
 
 // generator is the state of a run.
@@ -49,13 +50,13 @@ type generator struct {
 	waste  []byte // buffer for data that the kernel discards
 	max    time.Duration
 	looked time.Duration // when datagrams were last resent
-	times  *hdrhistogram.Histogram
+	times  measure.Histogram
 	events [256]unix.EpollEvent
+	drain  bool        // answers are awaited, and no further messages are sent
+	open   int         // connections whose answer is awaited while draining
 	ring   *ringDriver // nil with epoll
 	burst  *burst      // nil if an answer is one datagram
 }
-
-const latencyCap = 100 * time.Second
 
 // wasteSize is the number of bytes that the kernel discards in one call.
 const wasteSize = 1 << 20
@@ -69,10 +70,7 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	g := &generator{
-		job: job, epfd: -1, buf: make([]byte, 64<<10), base: time.Now(),
-		times: hdrhistogram.New(1, int64(latencyCap), 2),
-	}
+	g := &generator{job: job, epfd: -1, buf: make([]byte, 64<<10), base: time.Now()}
 	if job.TLS {
 		return runTLS(ctx, job, mark)
 	}
@@ -105,11 +103,75 @@ func Run(ctx context.Context, job Job, mark func(begin bool)) (res Result, err e
 	if err := g.pump(ctx, job.Warm); err != nil {
 		return Result{}, err
 	}
+	if job.turns != nil {
+		return res, g.takeTurns(ctx)
+	}
 	if res, err = g.window(ctx, mark); err != nil || job.Count == 0 {
 		return res, err
 	}
 	return res, g.count(ctx, &res)
 }
+
+// takeTurns measures a window for each turn. Between turns no message is in flight.
+func (g *generator) takeTurns(ctx context.Context) error {
+	var counted Result
+	if g.job.Count > 0 {
+		if err := g.count(ctx, &counted); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := g.finish(ctx); err != nil {
+			return err
+		}
+		d, more := g.job.turns.Next()
+		if !more {
+			return context.Cause(ctx)
+		}
+		s, err := g.turn(ctx, d)
+		if err != nil {
+			return err
+		}
+		if counted.Counted > 0 {
+			s.Further = map[string]float64{SyscallsPerOp: float64(counted.Syscalls) / float64(counted.Counted)}
+		}
+		if err := g.job.turns.Report(s); err != nil {
+			return err
+		}
+	}
+}
+
+// turn begins to send, and then measures a window. The first messages are not measured: while they
+// are in flight nothing comes back, for as long as the latency is.
+func (g *generator) turn(ctx context.Context, d time.Duration) (measure.Sample, error) {
+	g.drain = false
+	if err := g.start(); err != nil {
+		return measure.Sample{}, err
+	}
+	if err := g.pump(ctx, max(d/8, time.Millisecond)+time.Duration(len(g.conns))*2*time.Microsecond); err != nil {
+		return measure.Sample{}, err
+	}
+	g.job.Measure = d
+	res, err := g.measure(ctx)
+	return measure.Sample{
+		Ops: res.Ops, Elapsed: res.Elapsed, CPU: &res.CPU, P50: res.P50, P99: res.P99, Max: res.Max,
+	}, err
+}
+
+// finish waits for the messages in flight.
+func (g *generator) finish(ctx context.Context) error {
+	g.drain, g.open = true, len(g.conns)
+	if err := g.pump(ctx, silence); err != nil {
+		return err
+	}
+	if g.open > 0 {
+		return fmt.Errorf("%d messages did not come back in %v", g.open, silence)
+	}
+	return nil
+}
+
+// SyscallsPerOp is the metric of a server's system calls for a message.
+const SyscallsPerOp = "syscalls_per_op"
 
 // window measures between two calls of mark.
 func (g *generator) window(ctx context.Context, mark func(begin bool)) (Result, error) {
@@ -207,8 +269,13 @@ func (g *generator) close() error {
 // start sends the first message of each connection.
 func (g *generator) start() error {
 	for i := range g.conns {
-		if g.job.Churn {
-			continue // Each sends once it is connected.
+		if g.job.Churn { // Each sends once it is connected.
+			if c := &g.conns[i]; g.job.turns != nil && !c.connecting {
+				if err := g.dial(c); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		if err := g.send(&g.conns[i], time.Since(g.base)); err != nil {
 			return err
@@ -267,7 +334,7 @@ func (g *generator) resend() error {
 	g.looked = now
 	for i := range g.conns {
 		c := &g.conns[i]
-		if now-c.sent < resendAfter {
+		if now-c.sent < resendAfter || c.idle {
 			continue
 		}
 		sent := c.sent // The latency includes the lost time.
@@ -284,7 +351,7 @@ const silence = 5 * time.Second
 
 // measure runs the window.
 func (g *generator) measure(ctx context.Context) (Result, error) {
-	g.times.Reset()
+	g.times = measure.Histogram{}
 	g.ops, g.max = 0, 0
 	cpu, err := g.job.cpu()
 	if err != nil {
@@ -310,8 +377,7 @@ func (g *generator) measure(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	res.CPU = end - cpu
-	res.P50 = time.Duration(g.times.ValueAtQuantile(50))
-	res.P99 = time.Duration(g.times.ValueAtQuantile(99))
+	res.P50, res.P99 = g.times.Quantile(0.5), g.times.Quantile(0.99)
 	if g.ops == 0 {
 		return Result{}, fmt.Errorf("no message came back in %v", res.Elapsed.Round(time.Millisecond))
 	}
@@ -328,7 +394,7 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 	if g.ring != nil {
 		return g.pumpRing(ctx, d)
 	}
-	for end := time.Since(g.base) + d; time.Since(g.base) < end; {
+	for end := time.Since(g.base) + d; time.Since(g.base) < end && !g.drained(); {
 		n, errno := epollWait(g.epfd, g.events[:], 100)
 		if errno == unix.EINTR {
 			continue
@@ -357,6 +423,9 @@ func (g *generator) pump(ctx context.Context, d time.Duration) error {
 	}
 	return ctx.Err()
 }
+
+// drained reports whether nothing is in flight any more.
+func (g *generator) drained() bool { return g.drain && g.open == 0 }
 
 // receive reads an answer and, once it is complete, sends the next message. No more data can arrive
 // before that, so a short read needs no second one.
@@ -437,8 +506,13 @@ func (g *generator) advance(c *conn, n int) (all bool, err error) {
 	took := now - c.sent
 	g.ops += int64(max(1, g.job.Pipeline))
 	g.max = max(g.max, took)
-	_ = g.times.RecordValue(int64(min(took, latencyCap))) // within the histogram's range
+	g.times.Record(took)
 	c.n++
+	if g.drain {
+		c.idle = true
+		g.open--
+		return true, nil
+	}
 	if g.job.Churn {
 		return true, g.dial(c)
 	}
@@ -479,7 +553,7 @@ func (g *generator) number(msg []byte, c *conn) {
 }
 
 func (g *generator) send(c *conn, now time.Duration) error {
-	c.got, c.parts, c.sent = 0, 0, now
+	c.got, c.parts, c.sent, c.idle = 0, 0, now, false
 	if g.ring != nil {
 		return g.sendRing(c)
 	}

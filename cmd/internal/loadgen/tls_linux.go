@@ -26,11 +26,23 @@ func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, er
 	}
 	defer closeAll()
 	var before time.Duration
-	plan := measure.Plan{Goroutines: job.Connections, Warm: job.Warm, Measure: job.Measure, Between: func() (err error) {
-		mark(true)
+	plan := measure.Plan{Goroutines: job.Connections, Warm: job.Warm, Measure: job.Measure, Turns: job.turns}
+	plan.Between = func() (err error) {
+		if job.turns == nil {
+			mark(true)
+		}
 		before, err = job.cpu()
 		return err
-	}}
+	}
+	plan.Adjust = func(s *measure.Sample) error {
+		if s.CPU != nil {
+			res.Busy = float64(*s.CPU) / float64(s.Elapsed)
+		}
+		after, err := job.cpu()
+		res.CPU = after - before
+		s.CPU, s.Heap, s.Threads = &res.CPU, nil, 0 // those of the server
+		return err
+	}
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // our own server, made for the run
 	for range job.Connections {
 		c, err := d.DialContext(ctx, job.Network, job.Addr)
@@ -47,15 +59,12 @@ func runTLS(ctx context.Context, job Job, mark func(begin bool)) (res Result, er
 	if err != nil {
 		return Result{}, err
 	}
+	if job.turns != nil {
+		return res, nil
+	}
 	mark(false)
-	after, err := job.cpu()
-	res = Result{
-		Ops: s.Ops, Elapsed: s.Elapsed, CPU: after - before,
-		P50: s.P50, P99: s.P99, Max: s.Max, By: "goroutines",
-	}
-	if s.CPU != nil {
-		res.Busy = float64(*s.CPU) / float64(s.Elapsed)
-	}
+	res.Ops, res.Elapsed = s.Ops, s.Elapsed
+	res.P50, res.P99, res.Max, res.By = s.P50, s.P99, s.Max, "goroutines"
 	if job.Count > 0 {
 		res.Uncounted = "the load generator of TLS does not count them"
 	}

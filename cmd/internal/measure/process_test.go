@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 				<-ctx.Done()
 				return testJob{}, ctx.Err()
 			}))
+	case "turns":
+		exitWith(ServeWorker(context.Background(), WorkerInput(), os.Stdout, func(ctx context.Context, j turningJob) (Sample, error) { return j.run(ctx) }))
 	case "garbage":
 		fmt.Println("not JSON")
 	}

@@ -25,18 +25,31 @@ import (
 // Op performs one operation and returns the number of bytes it moved. An error ends the round.
 type Op func() (int, error)
 
-// Plan describes a round.
+// Plan describes a round, or a series of turns.
 type Plan struct {
 	// Goroutines is the number of goroutines that repeat the operation.
 	Goroutines int
-	// Warm is the time of operations before the measured window. Measure is the length of the
-	// window.
+	// Warm is the time of operations before the first measured window. Measure is the length of the
+	// window of a round.
 	Warm, Measure time.Duration
-	// Between, if not nil, is called once after the warm-up and before anything is measured.
+	// Between, if not nil, is called before each measured window, after the warm-up.
 	Between func() error
+	// Adjust, if not nil, completes the sample of each window.
+	Adjust func(*Sample) error
 	// Beside are operations, such as computing, that one goroutine each repeats at the same time.
 	// They are counted separately, as Units of the sample.
 	Beside []Op
+	// Turns, if not nil, replaces the one window of a round by many short ones.
+	Turns Turns
+}
+
+// Turns are the windows of a process that takes turns with others. Between two windows the process
+// is idle.
+type Turns interface {
+	// Next returns the length of the next window when it may begin, or false after the last one.
+	Next() (time.Duration, bool)
+	// Report takes the sample of the window.
+	Report(Sample) error
 }
 
 // ErrDone is returned by an [Op] that has nothing left to do. It ends the window early without an
@@ -50,7 +63,8 @@ var ErrNoOps = errors.New("no operation completed in the measured time")
 // goroutine uses the returned Op. When an operation fails or ctx ends, all goroutines finish their
 // current operation, and Run returns the error or the cause of ctx.
 func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) (Sample, error) {
-	r := &round{failed: make(chan struct{}, 1), windows: [2]chan struct{}{make(chan struct{}), make(chan struct{})}}
+	r := &round{failed: make(chan struct{}, 1), gate: make(chan struct{}), threads: newThreadCounter()}
+	defer r.threads.close()
 	for g := range plan.Goroutines {
 		op, err := newOp(g)
 		if err != nil {
@@ -65,19 +79,38 @@ func Run(ctx context.Context, plan Plan, newOp func(goroutine int) (Op, error)) 
 		r.beside = append(r.beside, newWorker(op))
 	}
 	r.all = slices.Concat(r.workers, r.beside)
-	r.start()
+	first := r.gate
+	for _, w := range r.all {
+		r.exited.Go(func() { r.serve(w, first) })
+	}
 	defer r.finish()
 	timer := time.NewTimer(plan.Warm)
 	defer timer.Stop()
+	r.prepare()
 	if err := r.window(ctx, timer, plan.Warm); err != nil {
 		return Sample{}, err
 	}
-	if plan.Between != nil {
-		if err := plan.Between(); err != nil {
-			return Sample{}, err
+	if plan.Turns != nil {
+		return r.turns(ctx, timer, plan)
+	}
+	return r.measured(ctx, timer, plan, plan.Measure)
+}
+
+// turns measures windows until there is no next one. It returns the last sample.
+func (r *round) turns(ctx context.Context, timer *time.Timer, plan Plan) (s Sample, err error) {
+	for {
+		d, more := plan.Turns.Next()
+		if !more {
+			return s, context.Cause(ctx)
+		}
+		s, err = r.measured(ctx, timer, plan, d)
+		if err == nil {
+			err = plan.Turns.Report(s)
+		}
+		if err != nil {
+			return s, err
 		}
 	}
-	return r.measured(ctx, timer, plan.Measure)
 }
 
 // round is the state shared by the goroutines of one Run.
@@ -85,33 +118,26 @@ type round struct {
 	workers []*worker
 	beside  []*worker
 	all     []*worker // workers and beside
+	threads *threadCounter
 	stop    atomic.Bool
-	over    atomic.Bool // windows that open later are not run
+	over    bool // the next gate is the last one, and no window follows it
 	failed  chan struct{}
-	// windows are closed to release all workers at once: first for the warm-up, then for the
-	// measured window.
-	windows [2]chan struct{}
-	opened  int
-	idle    sync.WaitGroup
-	exited  sync.WaitGroup
+	// gate is closed to release all workers into the next window at once. next is the gate after
+	// it.
+	gate, next chan struct{}
+	idle       sync.WaitGroup
+	exited     sync.WaitGroup
 }
 
-func (r *round) start() {
-	for _, w := range r.all {
-		r.exited.Go(func() { r.serve(w) })
-	}
-}
-
-// serve runs the worker through both windows. Its goroutine starts before the first window, so that
+// serve runs the worker through all windows. Its goroutine starts before the first window, so that
 // the goroutine's own memory is not counted.
-func (r *round) serve(w *worker) {
-	for _, open := range r.windows {
-		<-open
-		w.reset()
-		if r.over.Load() {
-			r.idle.Done()
-			continue
+func (r *round) serve(w *worker, gate chan struct{}) {
+	for {
+		<-gate
+		if r.over {
+			return
 		}
+		gate = r.next
 		if err := w.repeat(&r.stop); err != nil {
 			if !errors.Is(err, ErrDone) {
 				w.err = err
@@ -126,16 +152,27 @@ func (r *round) serve(w *worker) {
 	}
 }
 
-// window lets the workers run for d and waits until each has stopped. It does not allocate unless
-// there is an error.
-func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) error {
-	timer.Reset(d)
-	r.stop.Store(false)
+// prepare makes everything for the next window that allocates or takes time.
+func (r *round) prepare() {
+	for _, w := range r.all {
+		w.reset()
+	}
+	r.next = make(chan struct{})
 	select {
 	case <-r.failed: // A worker failed after it had left the window.
 	default:
 	}
-	r.open()
+}
+
+// window lets the workers run for d and waits until each has stopped. It does not allocate unless
+// there is an error. Call prepare before it.
+func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) error {
+	timer.Reset(d)
+	r.stop.Store(false)
+	r.idle.Add(len(r.all))
+	gate := r.gate
+	r.gate = r.next
+	close(gate)
 	select {
 	case <-timer.C:
 	case <-r.failed:
@@ -149,21 +186,10 @@ func (r *round) window(ctx context.Context, timer *time.Timer, d time.Duration) 
 	return context.Cause(ctx)
 }
 
-// open opens the next window to the workers.
-func (r *round) open() {
-	r.idle.Add(len(r.all))
-	close(r.windows[r.opened])
-	r.opened++
-}
-
-// finish opens the remaining windows without running them, and waits for all workers.
+// finish ends the workers.
 func (r *round) finish() {
-	r.over.Store(true)
-	r.stop.Store(true)
-	for r.opened < len(r.windows) {
-		r.open()
-		r.idle.Wait()
-	}
+	r.over = true
+	close(r.gate)
 	r.exited.Wait()
 }
 
@@ -176,13 +202,27 @@ func (r *round) firstError() error {
 	return nil
 }
 
-// measured runs the second window between two readings of every counter.
-func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration) (Sample, error) {
-	threads := startThreadSampler()
-	defer threads.stop()
-	// Collect the garbage of the preparation now, so that it is not counted for the operations.
-	runtime.GC()
-	runtime.GC()
+// longWindow is the length from which garbage is collected before a window, and threads are counted
+// in it. Neither is worth its time for a turn.
+const longWindow = 100 * time.Millisecond
+
+// measured runs a window between two readings of every counter.
+func (r *round) measured(ctx context.Context, timer *time.Timer, plan Plan, d time.Duration) (Sample, error) {
+	if plan.Between != nil {
+		if err := plan.Between(); err != nil {
+			return Sample{}, err
+		}
+	}
+	r.prepare()
+	count := func() int { return r.threads.count() }
+	if d >= longWindow || plan.Turns == nil {
+		threads := startThreadSampler(r.threads)
+		count = threads.stop
+		defer threads.stop()
+		// Collect the garbage of the preparation now, so that it is not counted for the operations.
+		runtime.GC()
+		runtime.GC()
+	}
 	var memBefore, memAfter runtime.MemStats
 	runtime.ReadMemStats(&memBefore)
 	usageBefore := readUsage()
@@ -203,20 +243,23 @@ func (r *round) measured(ctx context.Context, timer *time.Timer, d time.Duration
 		Bytes:   memAfter.TotalAlloc - memBefore.TotalAlloc,
 		Objects: memAfter.Mallocs - memBefore.Mallocs,
 	}
-	s.Threads = threads.stop()
+	s.Threads = count()
 	usageAfter.since(usageBefore, &s)
-	return s, nil
+	if plan.Adjust != nil {
+		err = plan.Adjust(&s)
+	}
+	return s, err
 }
 
 // sum adds up the results of the workers.
 func (r *round) sum() Sample {
 	var s Sample
-	all := newHistogram()
+	var all Histogram
 	for _, w := range r.workers {
 		s.Ops += w.ops
 		s.Bytes += w.bytes
 		s.Max = max(s.Max, w.max)
-		all.Merge(w.latency)
+		all.Merge(&w.latency)
 	}
 	if r.beside != nil {
 		s.Units = new(int64)
@@ -224,8 +267,7 @@ func (r *round) sum() Sample {
 			*s.Units += w.ops
 		}
 	}
-	s.P50 = time.Duration(all.ValueAtQuantile(50))
-	s.P99 = time.Duration(all.ValueAtQuantile(99))
+	s.P50, s.P99 = all.Quantile(0.5), all.Quantile(0.99)
 	return s
 }
 

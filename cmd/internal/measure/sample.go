@@ -154,8 +154,8 @@ type threadSampler struct {
 	most    int
 }
 
-func startThreadSampler() *threadSampler {
-	s := &threadSampler{counter: newThreadCounter(), quit: make(chan struct{})}
+func startThreadSampler(counter *threadCounter) *threadSampler {
+	s := &threadSampler{counter: counter, quit: make(chan struct{})}
 	ticker := time.NewTicker(threadPeriod)
 	s.most = s.counter.count()
 	s.done.Go(func() {
@@ -179,7 +179,6 @@ func (s *threadSampler) stop() int {
 	s.once.Do(func() {
 		close(s.quit)
 		s.done.Wait()
-		s.counter.close()
 	})
 	return s.most
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Process starts a program as a worker: it reads a job as JSON from its standard input and writes
@@ -26,6 +24,8 @@ type Process struct {
 	Args []string
 	// Env is the worker's environment. Nil means the environment of this process.
 	Env []string
+	// Around, if not nil, calls the function that starts the process.
+	Around func(start func() error) error
 }
 
 // killGrace limits how long the output of a killed worker is awaited.
@@ -115,21 +115,11 @@ func (t *tail) String() string { return string(t.buf) }
 // errOrphaned ends a worker whose parent is gone.
 var errOrphaned = errors.New("the parent process is gone")
 
-// latencyCap is the longest latency in the histogram. Longer ones count as this long. The exact
-// maximum is kept separately.
-const latencyCap = 100 * time.Second
-
-// newHistogram returns a histogram of latencies from 1 ns to latencyCap with an error of one
-// percent. Finer steps would use cache lines that the measured operation needs.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(latencyCap), 2)
-}
-
 // worker repeats one operation and records it. It belongs to one goroutine; others read it only
 // while that goroutine waits.
 type worker struct {
 	op      Op
-	latency *hdrhistogram.Histogram
+	latency Histogram
 	ops     int64
 	bytes   int64
 	max     time.Duration
@@ -139,11 +129,11 @@ type worker struct {
 }
 
 func newWorker(op Op) *worker {
-	return &worker{op: op, latency: newHistogram(), base: time.Now()}
+	return &worker{op: op, base: time.Now()}
 }
 
 func (w *worker) reset() {
-	w.latency.Reset()
+	w.latency = Histogram{}
 	w.ops, w.bytes, w.max = 0, 0, 0
 }
 
@@ -169,8 +159,7 @@ func (w *worker) repeat(stop *atomic.Bool) error {
 
 func (w *worker) record(d time.Duration) {
 	w.max = max(w.max, d)
-	// The value is within the histogram's range, so there is no error.
-	_ = w.latency.RecordValue(int64(min(d, latencyCap)))
+	w.latency.Record(d)
 }
 
 // Output runs a command of another program and returns its standard output. The error of a failed
@@ -194,9 +183,13 @@ func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string)
 	return out.Bytes(), nil
 }
 
-// ServeWorker is the worker's side of [Process]. It reads one job from in, calls handle and writes
-// the answer to out. The context of handle ends when in ends, which means that the parent has died.
-// Then no answer is written.
+// Turner is a job that may take turns. TakeTurns gives it the turns, if it takes them.
+type Turner interface{ TakeTurns(Turns) }
+
+// ServeWorker is the worker's side of [Process] and [Session]. It reads one job from in, calls handle
+// and writes the answer to out. If the job is a [Turner] whose input continues with lengths of turns
+// in nanoseconds, it writes a sample for each. The context of handle ends when in ends before the
+// answer, or during a turn: then the parent has died, and no answer is written.
 func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writer,
 	handle func(context.Context, Job) (Answer, error),
 ) error {
@@ -207,10 +200,27 @@ func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writ
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	asked := make(chan time.Duration)
+	turns := &workerTurns{ctx: ctx, asked: asked, out: json.NewEncoder(out)}
+	if t, ok := any(&job).(Turner); ok {
+		t.TakeTurns(turns)
+	}
 	go func() {
-		// The parent writes nothing more, so this returns when the parent is gone.
-		_, _ = io.Copy(io.Discard, in)
-		cancel(errOrphaned)
+		defer close(asked)
+		for {
+			var d time.Duration
+			if decoder.Decode(&d) != nil {
+				if !turns.waiting.Load() {
+					cancel(errOrphaned)
+				}
+				return
+			}
+			select {
+			case asked <- d:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 	answer, err := handle(ctx, job)
 	if errors.Is(err, context.Canceled) {
@@ -221,3 +231,39 @@ func ServeWorker[Job, Answer any](ctx context.Context, in io.Reader, out io.Writ
 	}
 	return json.NewEncoder(out).Encode(answer)
 }
+
+// workerTurns are the turns that a parent process asks for.
+type workerTurns struct {
+	ctx     context.Context
+	asked   <-chan time.Duration
+	out     *json.Encoder
+	waiting atomic.Bool // for the next turn
+	ready   bool
+}
+
+// Next says once that the worker is ready, and waits for the next turn.
+func (t *workerTurns) Next() (time.Duration, bool) {
+	t.waiting.Store(true)
+	if !t.ready {
+		t.ready = true
+		if t.out.Encode(readyLine) != nil {
+			return 0, false
+		}
+	}
+	select {
+	case d, more := <-t.asked:
+		t.waiting.Store(false)
+		return d, more
+	case <-t.ctx.Done():
+		return 0, false
+	}
+}
+
+// Report writes the sample of a turn.
+func (t *workerTurns) Report(s Sample) error {
+	t.waiting.Store(true)
+	return t.out.Encode(s)
+}
+
+// readyLine is what a worker writes before its first turn.
+const readyLine = "ready"

@@ -104,6 +104,9 @@ type Sample struct {
 	// Metrics are values by the names of package measure. All samples of a series have the same
 	// metrics.
 	Metrics map[string]float64
+	// Start is the number of the start of the engines after which it was measured. A round has a
+	// start of its own.
+	Start int
 }
 
 // Series is all samples of one engine in one cell. The i-th samples of all series of a cell form a
@@ -121,7 +124,7 @@ type Cell struct {
 	// Series begins with the baseline.
 	Series []Series
 
-	family *family // the cell is judged in it; nil before the run is assessed
+	noise noise // of the run; nil before the run is assessed
 }
 
 // Run is a finished benchmark run with all its samples.
@@ -192,7 +195,7 @@ func (r *Run) Suites() []string {
 
 // Suite returns the part of the run that belongs to one suite.
 func (r *Run) Suite(name string) *Run {
-	r.assessed()
+	r.assess()
 	part := &Run{Host: r.Host}
 	for _, c := range r.Cells {
 		if c.Suite == name {
@@ -239,7 +242,6 @@ func (r *Run) Add(other *Run) {
 			h.Peers = append(h.Peers, p)
 		}
 	}
-	h.Looks = max(h.Looks, o.Looks)
 	h.Stolen = max(h.Stolen, o.Stolen)
 	h.Seed, h.DurationMs = cmp.Or(h.Seed, o.Seed), cmp.Or(h.DurationMs, o.DurationMs)
 }
@@ -274,19 +276,39 @@ func (r Result) restore() ([]Sample, error) {
 	if len(r.Metrics) > 0 && len(r.Samples) == 0 {
 		return nil, ErrNoSamples
 	}
-	var out []Sample
-	for metric, values := range r.Samples {
-		if out == nil {
-			out = make([]Sample, len(values))
-			for i := range out {
-				out[i] = Sample{Iterations: 1, Metrics: map[string]float64{}}
+	n := 0
+	for _, values := range r.Samples {
+		n = len(values)
+	}
+	out := make([]Sample, n)
+	for i := range out {
+		out[i] = Sample{Iterations: 1, Metrics: map[string]float64{}, Start: i}
+	}
+	i := 0
+	for start, count := range r.Starts {
+		for range count {
+			if i < n {
+				out[i].Start = start
 			}
+			i++
 		}
-		if len(values) != len(out) {
-			return nil, fmt.Errorf("%s has %d samples of %s, and %d of others", r.key(), len(values), metric, len(out))
+	}
+	if len(r.Starts) > 0 && i != n {
+		return nil, fmt.Errorf("%s has %d samples, and its starts have %d", r.key(), n, i)
+	}
+	for metric, values := range r.Samples {
+		if len(values) != n {
+			return nil, fmt.Errorf("%s has %d samples of %s, and %d of others", r.key(), len(values), metric, n)
 		}
 		for i, v := range values {
 			out[i].Metrics[metric] = v
+		}
+	}
+	for metric, sum := range r.Metrics { // of turns, only the median was kept
+		for i := range out {
+			if _, ok := r.Samples[metric]; !ok {
+				out[i].Metrics[metric] = sum.Median
+			}
 		}
 	}
 	return out, nil

@@ -57,19 +57,19 @@ type Change struct {
 	New      measure.Summary `json:"new"`
 	// Ratio is the new median divided by the old one, or 0 if the old one is 0.
 	Ratio float64 `json:"ratio"`
-	// N are the numbers of samples. P is the probability of samples that differ so much without a
-	// true difference (t-test of logarithms, with the drift between the files). P is nil for files
-	// without samples and for values that are not positive. Those are judged by their ranges.
+	// N are the numbers of starts. P is the probability of samples that differ so much without a true
+	// difference (t-test of the logarithms of the starts, with the drift between the files). P is nil if
+	// there are too few, or values that are not positive.
 	N       [2]int   `json:"n"`
 	P       *float64 `json:"p,omitempty"`
 	Verdict string   `json:"verdict"`
 
-	before, after []float64
+	before, after []float64 // mean logarithms of the starts
 	moreIsBetter  bool
 }
 
-// Compare compares two result files. All changes are judged together: in 99 of 100 comparisons of
-// one binary on one machine there is no verdict at all.
+// Compare compares two result files. All changes are judged together, as the claims of a run are: of
+// two files of one binary 19 of 20 show no difference at all.
 func Compare(before, after *Document) *Comparison {
 	c := &Comparison{
 		Old: before.Host, New: after.Host, Differs: differences(before.Host, after.Host), Changes: []Change{},
@@ -117,17 +117,33 @@ func changes(before, after Result) []Change {
 		if old.Median != 0 {
 			ch.Ratio = current.Median / old.Median
 		}
-		ch.before, ch.after = before.Samples[m.metric], after.Samples[m.metric]
+		ch.before, ch.after = before.starts(m.metric), after.starts(m.metric)
 		ch.N, ch.moreIsBetter = [2]int{len(ch.before), len(ch.after)}, m.use&moreIsBetter != 0
 		out = append(out, ch)
 	}
 	return out
 }
 
+// starts returns the mean logarithm of a metric after each start, or nil without samples.
+func (r Result) starts(metric string) (out []float64) {
+	samples, err := r.restore()
+	if err != nil || len(r.Samples[metric]) == 0 {
+		return nil
+	}
+	for _, values := range (Series{Samples: samples}).logs(metric) {
+		if len(values) > 0 {
+			m, _, _ := trimmed(values, trimmedPairs)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// minEffect is the smallest reported change.
+const minEffect = 0.03
+
 // judge sets the verdicts.
 func (c *Comparison) judge() {
-	f := &family{comparisons: len(c.Changes)}
-	before, after := &family{looks: c.Old.Looks, pairs: c.Old.Pairs}, &family{looks: c.New.Looks, pairs: c.New.Pairs}
 	var variances []float64
 	shifts := map[string][]float64{} // by metric
 	for _, ch := range c.Changes {
@@ -136,14 +152,35 @@ func (c *Comparison) judge() {
 			variances = append(variances, v)
 		}
 	}
+	prior := 0.0
 	if len(variances) > 0 {
-		f.variance = measure.Summarize(variances).Median
+		prior = measure.Summarize(variances).Median
 	}
+	chances := make([]float64, len(c.Changes))
 	for i := range c.Changes {
 		ch := &c.Changes[i]
-		// The number of samples shows whether a cell was measured again, on either side.
-		level := before.share(len(ch.before)) * after.share(len(ch.after))
-		ch.Verdict = ch.judge(f, level, drift(shifts[ch.Metric]))
+		chances[i] = 1
+		shift, own, ok := ch.shift()
+		if !ok {
+			continue
+		}
+		df := float64(len(ch.before) + len(ch.after) - 2)
+		v := max(own, (df*own+priorDF*prior)/(df+priorDF))
+		off := drift(shifts[ch.Metric])
+		deviation := math.Sqrt(v*(1/float64(len(ch.before))+1/float64(len(ch.after))) + off*off)
+		chances[i] = chance(math.Abs(shift)-math.Log1p(minEffect), deviation, df+priorDF)
+		ch.P = &chances[i]
+	}
+	for i, told := range discoveries(chances) {
+		ch := &c.Changes[i]
+		switch shift, _, _ := ch.shift(); {
+		case told && ch.P != nil:
+			ch.Verdict = ch.direction(shift)
+		case ch.P == nil && ch.Old.Min+ch.New.Min > 0:
+			ch.Verdict = Unclear
+		default:
+			ch.Verdict = Same
+		}
 	}
 }
 
@@ -168,53 +205,10 @@ func drift(shifts []float64) float64 {
 // shift returns the difference of the mean logarithms, and the mean variance of one sample. It
 // returns false if there are too few samples or values without a logarithm.
 func (c *Change) shift() (shift, spread float64, ok bool) {
-	if len(c.before) < minPairs || len(c.after) < minPairs || c.Old.Min <= 0 || c.New.Min <= 0 {
+	if len(c.before) < minStarts || len(c.after) < minStarts || c.Old.Min <= 0 || c.New.Min <= 0 {
 		return 0, 0, false
 	}
-	before, after := logs(c.before), logs(c.after)
-	return average(after) - average(before), (variance(before) + variance(after)) / 2, true
-}
-
-func logs(values []float64) []float64 {
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = math.Log(v)
-	}
-	return out
-}
-
-// judge returns the verdict, and sets P.
-func (c *Change) judge(f *family, level, drift float64) string {
-	n := min(len(c.before), len(c.after))
-	shift, own, ok := c.shift()
-	switch {
-	case !ok && len(c.before) > 0 && len(c.after) > 0 && n < minPairs:
-		return Unclear
-	case !ok:
-		return c.byRanges()
-	}
-	df := float64(len(c.before) + len(c.after) - 2)
-	pooled := max(own, (df*own+priorDF*f.variance)/(df+priorDF))
-	deviation := math.Sqrt(pooled*(1/float64(len(c.before))+1/float64(len(c.after))) + drift*drift)
-	p := chance(math.Abs(shift)-math.Log1p(minEffect), deviation, df+priorDF)
-	c.P = &p
-	if p >= level*falseRuns/float64(f.comparisons) {
-		return Same
-	}
-	return c.direction(shift)
-}
-
-// smallest is the smallest relevant difference between values near zero, such as allocations.
-const smallest = 0.01
-
-// byRanges judges by whether the ranges overlap. It is used if the test does not apply.
-func (c *Change) byRanges() string {
-	apart := c.Old.Max < c.New.Min || c.New.Max < c.Old.Min
-	off := c.New.Median - c.Old.Median
-	if !apart || math.Abs(off) <= max(minEffect*math.Abs(c.Old.Median), smallest) {
-		return Same
-	}
-	return c.direction(off)
+	return mean(c.after) - mean(c.before), (variance(c.before) + variance(c.after)) / 2, true
 }
 
 // direction returns the verdict about a change upwards or downwards.
@@ -377,16 +371,13 @@ func workloads(names []string) string {
 func (c *Comparison) writeSummary(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "%d better, %d worse, %d the same", c.Count(Better), c.Count(Worse), c.Count(Same))
 	if n := c.Count(Unclear); n > 0 {
-		fmt.Fprintf(b, ", %d with too few samples to tell (measure with --pairs %d or more)", n, minPairs)
+		fmt.Fprintf(b, ", %d with too few samples to tell (measure with --pairs %d or more)", n, minStarts)
 	}
 	b.WriteString(".\n")
 	for _, engine := range c.engines() {
 		if ratio, n := c.mean(engine); n > 0 {
 			fmt.Fprintf(b, "%s: rate %.2fx in the geometric mean of %s.\n", engine, ratio, counted("cell")(n))
 		}
-	}
-	if ranges := c.byRange(); ranges > 0 {
-		fmt.Fprintf(b, "%s judged by smallest and largest value alone: a file of a version without samples.\n", counted("line")(ranges))
 	}
 	for _, side := range []struct {
 		name  string
@@ -430,14 +421,4 @@ func (c *Comparison) mean(engine string) (ratio float64, n int) {
 		return 0, 0
 	}
 	return math.Exp(sum / float64(n)), n
-}
-
-func (c *Comparison) byRange() int {
-	n := 0
-	for _, ch := range c.Changes {
-		if ch.P == nil && ch.Verdict != Unclear {
-			n++
-		}
-	}
-	return n
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -19,6 +21,7 @@ import (
 // Document summarizes the run as a result file. It has the ratios of every engine to the cell's
 // first one, and of ringside's engines to all others.
 func (r *Run) Document() Document {
+	r.assess()
 	d := Document{
 		Schema: SchemaVersion, Host: r.Host, Results: []Result{}, Ratios: []Ratio{}, Skipped: r.Skipped, Notes: r.Notes,
 	}
@@ -44,25 +47,55 @@ func (c Cell) result(s Series) Result {
 		return r
 	}
 	for metric := range s.Samples[0].Metrics {
-		if values, ok := s.values(metric); ok {
-			r.Metrics[metric], r.Samples[metric] = measure.Summarize(values), values
+		values, ok := s.values(metric)
+		if !ok {
+			continue
+		}
+		r.Metrics[metric] = measure.Summarize(values)
+		// Turns are many: only the metrics that are compared keep their values, in five digits.
+		if !s.inTurns() || slices.Contains([]string{measure.OpsPerS, measure.CPUUsPerOp, measure.P50Us, measure.P99Us}, metric) {
+			r.Samples[metric] = values
+			if s.inTurns() {
+				r.Samples[metric] = rounded(values)
+			}
+		}
+	}
+	if s.inTurns() {
+		for _, sample := range s.Samples {
+			for len(r.Starts) <= sample.Start {
+				r.Starts = append(r.Starts, 0)
+			}
+			r.Starts[sample.Start]++
 		}
 	}
 	return r
 }
 
+// inTurns reports whether some start has several samples.
+func (s Series) inTurns() bool {
+	return len(s.Samples) > 1 && s.Samples[len(s.Samples)-1].Start < len(s.Samples)-1
+}
+
+func rounded(values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64) // it was just formatted
+	}
+	return out
+}
+
 func (c Cell) ratios(s, against Series) []Ratio {
 	var out []Ratio
 	for _, col := range columns {
-		sum, ok := s.Ratio(against, col.metric)
-		if !ok || col.use&inFiles == 0 {
+		if col.use&inFiles == 0 {
 			continue
 		}
-		out = append(out, Ratio{
-			Suite: c.Suite, Workload: c.Workload, Params: c.Params,
-			Engine: s.Engine, Against: against.Engine, Metric: col.metric,
-			Median: sum.Median, Min: sum.Min, Max: sum.Max,
-		})
+		if i, ok := c.interval(s, against, col.metric); ok {
+			out = append(out, Ratio{
+				Suite: c.Suite, Workload: c.Workload, Params: c.Params, Engine: s.Engine, Against: against.Engine, Metric: col.metric,
+				Ratio: i.Ratio, Low: i.Low, High: i.High,
+			})
+		}
 	}
 	return out
 }

@@ -46,9 +46,9 @@ func FuzzReadDocument(f *testing.F) {
 			if err := part.WriteTable(io.Discard, Style{}); err != nil {
 				t.Fatal(err)
 			}
-			part.Advise()
+			part.Answer()
 		}
-		run.Advise()
+		run.Answer()
 		_ = run.WriteJSON(io.Discard) // a number that JSON cannot represent is an error
 	})
 }

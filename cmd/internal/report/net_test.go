@@ -18,7 +18,7 @@ func netSeries(engine string, pairs int, metrics map[string]float64) Series {
 		for k, v := range metrics {
 			m[k] = v * (1 + float64(i)/1000)
 		}
-		s.Samples = append(s.Samples, Sample{Iterations: 1, Metrics: m})
+		s.Samples = append(s.Samples, Sample{Start: len(s.Samples), Iterations: 1, Metrics: m})
 	}
 	return s
 }
@@ -77,30 +77,28 @@ func TestNetTable(t *testing.T) {
 	}
 }
 
-func advice(r *Run) string {
-	var lines []string
-	for _, a := range r.Advise() {
-		lines = append(lines, a.Lines()...)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func TestNetAdvice(t *testing.T) {
-	text := advice(netExample(5))
+func TestNetAnswer(t *testing.T) {
+	lines := netExample(5).Answer()
+	text := strings.Join(lines, "\n")
 	for _, want := range []string{
-		"unet (net.Conn) instead of package net\nyes: echoed messages, 1 connection, 128 B: 1.50 times as many, for 80 % of the CPU time each\n",
-		"no:  echoed messages, 100 connections, 128 B: 80 % as many", "no difference (within 10 %): requests to a handler, 20 connections, 128 B, sleep 500µs",
-		"unet on io_uring instead of unet with plain calls\nyes: echoed messages, 1 connection, 128 B: 1.50 times as many\n",
-		"unet/event (callbacks) instead of a server in C on liburing\nyes: echoed messages, 1 connection, 128 B: 1.07 times as many\n",
+		"gain unet instead of package net, echoed messages, 1 connection, 128 B: 1.50x (1.50–1.50) CPU 0.80\n",
+		"loss unet instead of package net, echoed messages, 100 connections, 128 B: 0.80x (0.80–0.80)",
+		"same within 5 %: unet, requests to a handler, 20 connections, 128 B, sleep 500µs",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	if few := advice(netExample(2)); !strings.Contains(few, "too few pairs") || strings.Contains(few, "yes") {
+	if len(lines) > answerLines {
+		t.Errorf("%d lines", len(lines))
+	}
+	if few := strings.Join(netExample(2).Answer(), "\n"); !strings.Contains(few, "too few starts") || strings.Contains(few, "gain unet") {
 		t.Errorf("of two pairs:\n%s", few)
 	}
-	if got := advice(&Run{}); got != "" {
+	if got := (&Run{}).Answer(); got != nil {
 		t.Errorf("the text of an empty run is %q", got)
 	}
 }
+
+// answer returns the answer of a run as text.
+func answer(r *Run) string { return strings.Join(r.Answer(), "\n") }

@@ -36,7 +36,7 @@ func series(engine string, heap bool, threads float64, rates ...float64) Series 
 		if threads > 0 {
 			m[measure.Threads] = threads
 		}
-		s.Samples = append(s.Samples, Sample{Iterations: int64(rate / 4), Metrics: m})
+		s.Samples = append(s.Samples, Sample{Start: len(s.Samples), Iterations: int64(rate / 4), Metrics: m})
 	}
 	return s
 }
@@ -225,7 +225,7 @@ func TestTableGolden(t *testing.T) {
 	if err := run.WriteTable(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	b.WriteString(advice(run) + "\n")
+	b.WriteString(answer(run) + "\n")
 	if err := run.WriteSkipped(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestTableColour(t *testing.T) {
 	if err := exampleRun().WriteTable(&b, Style{Color: true}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\x1b[32m1.98x", "\x1b[31m0.90x"} {
+	for _, want := range []string{"\x1b[32m1.99x", "\x1b[31m0.90x"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing", want)
 		}

@@ -10,8 +10,9 @@ import (
 )
 
 // SchemaVersion is the version of result files that this package writes. Version 1 had no number,
-// no notes and only one storage. Version 2 had no samples. Both can be read.
-const SchemaVersion = 3
+// no notes and only one storage. Version 2 had no samples, and
+// version 3 neither starts nor intervals. All can be read.
+const SchemaVersion = 4
 
 // Document is a result file.
 type Document struct {
@@ -58,10 +59,11 @@ type Host struct {
 	Peers []string `json:"peers,omitempty"`
 	Seed  uint64   `json:"seed"`
 	Pairs int      `json:"pairs"`
-	// Looks is the maximum number of times that a cell was judged: cells that are undecided after
-	// Pairs pairs are measured again. 0 and 1 mean that no cell was. Cells with more samples than
-	// Pairs were repeated.
+	// Looks is of files of older versions.
 	Looks int `json:"looks,omitempty"`
+	// Starts is how often the engines of a cell were started that took turns. 0 means that they were
+	// measured in rounds, with Pairs rounds of each.
+	Starts int `json:"starts,omitempty"`
 	// DurationMs is the length of each measured window.
 	DurationMs float64 `json:"duration_ms"`
 	// Stolen is the share of the processors' time in which this virtual machine had work and its host
@@ -106,19 +108,27 @@ type Result struct {
 	// Samples are the values of each round, by metric. Values of one cell with the same index form
 	// a pair.
 	Samples map[string][]float64 `json:"samples,omitempty"`
+	// Starts has the number of samples after each start of the engines. Without it each sample is of
+	// a round with a start of its own.
+	Starts []int `json:"starts,omitempty"`
 }
 
 // Ratio is one engine's metric divided by that of another engine, pair by pair.
 type Ratio struct {
-	Suite    string  `json:"suite"`
-	Workload string  `json:"workload"`
-	Params   Params  `json:"params"`
-	Engine   string  `json:"engine"`
-	Against  string  `json:"against"`
-	Metric   string  `json:"metric"`
-	Median   float64 `json:"median"`
-	Min      float64 `json:"min"`
-	Max      float64 `json:"max"`
+	Suite    string `json:"suite"`
+	Workload string `json:"workload"`
+	Params   Params `json:"params"`
+	Engine   string `json:"engine"`
+	Against  string `json:"against"`
+	Metric   string `json:"metric"`
+	// Ratio is the estimate, with its interval of 95 %.
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	// Median, Min and Max are of the pairs, in files of older versions.
+	Median float64 `json:"median,omitempty"`
+	Min    float64 `json:"min,omitempty"`
+	Max    float64 `json:"max,omitempty"`
 }
 
 // Skip is a part that was not measured. An empty field means all of that kind.

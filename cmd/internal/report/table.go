@@ -155,7 +155,7 @@ func (s Section) Rows() [][]string { return s.table.rows }
 
 // Sections returns the results of the run, one table per section.
 func (r *Run) Sections() []Section {
-	r.assessed()
+	r.assess()
 	var out []Section
 	for _, c := range r.Cells {
 		title := c.section()
@@ -264,21 +264,24 @@ func (c Cell) base(engine string) Series {
 }
 
 // ratioColumn formats the ratio of a metric to that of the baseline. The ratio of the rate has its
-// spread and the colour of the verdict; others are medians.
+// interval, and a colour if it excludes 1.
 func (c Cell) ratioColumn(s Series, metric string) (text, color string) {
 	base := c.base(s.Engine)
 	if s.Engine == base.Engine {
 		return "", ""
 	}
-	sum, ok := s.Ratio(base, metric)
+	i, ok := c.interval(s, base, metric)
 	switch {
 	case !ok:
 		return "-", ""
 	case metric != measure.OpsPerS:
-		return fmt.Sprintf("%.2fx", sum.Median), ""
+		return fmt.Sprintf("%.2fx", i.Ratio), ""
+	case i.Low > 1:
+		color = Green
+	case i.High < 1:
+		color = Red
 	}
-	color = map[verdict]string{faster: Green, slower: Red}[c.judge(s, base, metric)]
-	return fmt.Sprintf("%.2fx (%.2f–%.2f)", sum.Median, sum.Min, sum.Max), color
+	return i.String(), color
 }
 
 // formatNumber formats about four significant digits, as usual in benchmark tables.

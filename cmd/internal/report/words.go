@@ -187,10 +187,13 @@ func (c Cell) point() string {
 		return fmt.Sprintf("test %v", test)
 	}
 	work := cmp.Or(works[c.Workload], c.Workload)
+	if c.Workload == "speed" {
+		return "speed tests (geometric mean)"
+	}
 	if c.Workload == "http" {
 		work = "HTTP requests"
 	}
-	return c.words(work, "rows", "requests", "record")
+	return c.words(work, "rows", "requests", "client")
 }
 
 // SQLiteTests are the names of the tests of SQLite's speed page.
@@ -256,14 +259,14 @@ func (h Host) Facts() []Fact {
 	add("versions", h.Go, "ringside "+h.Ringside, commit)
 	add("backend", h.Backend, h.Reason)
 	add("peers", h.Peers...)
-	method := fmt.Sprintf("%d interleaved pairs", h.Pairs)
-	if h.Looks > 1 {
-		method = fmt.Sprintf("%d interleaved pairs, %d at most where undecided,", h.Pairs, h.Looks*h.Pairs)
+	var method []string
+	if h.Starts > 0 {
+		method = append(method, fmt.Sprintf("turns of %d starts", h.Starts))
 	}
-	if h.DurationMs > 0 { // otherwise a round ends when its work is done
-		method += fmt.Sprintf(" of %.0f ms", h.DurationMs)
+	if rounds := fmt.Sprintf("%d rounds", h.Pairs); h.DurationMs > 0 { // otherwise a round ends when its work is done
+		method = append(method, fmt.Sprintf("%s of %.0f ms where engines cannot take turns", rounds, h.DurationMs))
 	}
-	add("method", method, "medians", fmt.Sprintf("seed %d", h.Seed))
+	add("method", append(method, fmt.Sprintf("seed %d", h.Seed))...)
 	if h.Stolen >= maxStolen {
 		add("host", fmt.Sprintf("took %.0f %% of this virtual machine's time: take differences below 10 %% for noise, and measure again when it is less busy", 100*h.Stolen))
 	}

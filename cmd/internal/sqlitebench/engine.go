@@ -39,16 +39,19 @@ const (
 // Engines are all engines, in the order of tables.
 var Engines = []string{Memory, Default, Plain, NoDirSync, Ringside, Group, Log, Modernc, Mattn}
 
-// These are the measured journal modes. All but the last have synchronous=FULL.
+// These are the measured journal modes. All but Extra and WALNormal have synchronous=FULL.
 const (
-	Rollback  = "rollback" // journal_mode=DELETE
+	Rollback = "rollback" // journal_mode=DELETE
+	// Extra is journal_mode=DELETE with synchronous=EXTRA: every VFS syncs the directory, as
+	// sqlitevfs does with FULL.
+	Extra     = "delete-extra"
 	Persist   = "persist"
 	WAL       = "wal"
 	WALNormal = "wal-normal" // with synchronous=NORMAL: only checkpoints sync
 )
 
 // Journals are all journal modes.
-var Journals = []string{Rollback, Persist, WAL, WALNormal}
+var Journals = []string{Rollback, Extra, Persist, WAL, WALNormal}
 
 // UsesWAL reports whether journal is a mode with a write-ahead log.
 func UsesWAL(journal string) bool { return journal == WAL || journal == WALNormal }
@@ -155,8 +158,8 @@ func open(engine, path string) (Conn, error) {
 func configure(c Conn, engine, journal string) error {
 	want, ok := map[string]struct {
 		mode        string
-		synchronous int64 // 1 is NORMAL, 2 is FULL
-	}{Rollback: {"delete", 2}, Persist: {"persist", 2}, WAL: {"wal", 2}, WALNormal: {"wal", 1}}[journal]
+		synchronous int64 // 1 is NORMAL, 2 is FULL, 3 is EXTRA
+	}{Rollback: {"delete", 2}, Extra: {"delete", 3}, Persist: {"persist", 2}, WAL: {"wal", 2}, WALNormal: {"wal", 1}}[journal]
 	switch {
 	case !ok:
 		return fmt.Errorf("unknown journal mode %q", journal)

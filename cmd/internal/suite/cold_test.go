@@ -24,10 +24,10 @@ func coldFile(t *testing.T) FileOptions {
 	return opts
 }
 
-func TestColdReadsSayHowColdTheyWere(t *testing.T) {
+func TestColdReadsAreCold(t *testing.T) {
 	w, opts := newWorld(), coldFile(t)
 	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Cells) != 1 || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "POSIX_FADV_RANDOM") {
+	if err != nil || len(run.Cells) != 1 || len(run.Notes) > 0 {
 		t.Fatalf("%v, notes %v", err, run.Notes)
 	}
 	for _, s := range run.Cells[0].Series {
@@ -52,8 +52,8 @@ func TestColdReadsThatWereNot(t *testing.T) {
 			return s, err
 		}
 		run, err := File(t.Context(), opts, w.Env)
-		found := strings.Contains(strings.Join(run.Notes[1:], "\n"), says)
-		if err != nil || !found || (says == "") != (len(run.Notes) == 1) {
+		found := strings.Contains(strings.Join(run.Notes, "\n"), says)
+		if err != nil || !found || (says == "") != (len(run.Notes) == 0) {
 			t.Errorf("%v of the bytes from the device: notes %v, %v", share, run.Notes, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestColdFileThatIsTooSmallIsNoted(t *testing.T) {
 	w, opts := newWorld(), coldFile(t)
 	opts.Duration = 10 * time.Second
 	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Notes) != 2 || !strings.Contains(run.Notes[1], "--size") {
+	if err != nil || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "--size") {
 		t.Errorf("notes %v, %v", run.Notes, err)
 	}
 }

@@ -34,8 +34,8 @@ type fileWorkload interface {
 	engines(*fileRun, cell) []string
 	// prepare runs once before the cell's rounds.
 	prepare(context.Context, *fileRun, cell) error
-	// round runs one engine once. All rounds of one pair must do the same work.
-	round(ctx context.Context, f *fileRun, c cell, engine string, pair int) (measure.Sample, error)
+	// job returns the work of an engine. All jobs of one pair must do the same work.
+	job(f *fileRun, c cell, engine string, pair int) (workload.Job, error)
 	// check adds notes about a sample to the report.
 	check(f *fileRun, c cell, engine string, s measure.Sample)
 }
@@ -119,18 +119,47 @@ func (f *fileRun) points() []point {
 			workload: c.workload, params: f.params(c), engines: w.engines(f, c),
 			prepare: func(ctx context.Context) error { return w.prepare(ctx, f, c) },
 			round: func(ctx context.Context, name string, pair int) (report.Sample, error) {
-				s, err := w.round(ctx, f, c, name, pair)
+				s, err := f.round(ctx, c, name, pair)
 				if err != nil {
 					return report.Sample{}, err
 				}
-				w.check(f, c, name, s)
-				out := sampleOf(s)
-				if c.cache == CacheCold {
-					addDeviceShare(out, s)
-				}
-				return out, nil
+				return f.sample(c, name, s), nil
 			},
+			open: func(ctx context.Context, name string, pair int) (measure.Player, error) {
+				if isFio(name) {
+					return nil, errors.ErrUnsupported
+				}
+				j, err := w.job(f, c, name, pair)
+				if err != nil {
+					return nil, err
+				}
+				j.Turning = true
+				return f.env.Open(ctx, j)
+			},
+			sample: func(name string, s measure.Sample) report.Sample { return f.sample(c, name, s) },
 		})
+	}
+	return out
+}
+
+// round runs one engine once.
+func (f *fileRun) round(ctx context.Context, c cell, name string, pair int) (measure.Sample, error) {
+	if isFio(name) {
+		return f.fioRound(ctx, c, name, pair)
+	}
+	j, err := workloadOf(c).job(f, c, name, pair)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	return f.env.Round(ctx, j)
+}
+
+// sample checks a sample and turns it into one of the report.
+func (f *fileRun) sample(c cell, name string, s measure.Sample) report.Sample {
+	workloadOf(c).check(f, c, name, s)
+	out := sampleOf(s)
+	if c.cache == CacheCold {
+		addDeviceShare(out, s)
 	}
 	return out
 }
@@ -196,8 +225,12 @@ func (f *fileRun) tryFio(ctx context.Context, program string, st *store) error {
 	return nil
 }
 
-// fioRound runs fio on the cell with depth reads in flight.
-func (f *fileRun) fioRound(ctx context.Context, c cell, name string, depth, pair int) (measure.Sample, error) {
+// fioRound runs fio on the cell, with as many reads in flight as the other engines have.
+func (f *fileRun) fioRound(ctx context.Context, c cell, name string, pair int) (measure.Sample, error) {
+	depth := c.goroutines
+	if c.workload == nameBatch {
+		depth = c.count()
+	}
 	return f.env.Fio(ctx, f.fio, fio.RandRead{
 		Engine: name, Path: f.stores[c.storage].path, Span: f.span(c), Block: c.block, Depth: depth,
 		Warm: f.opts.warm(), Measure: f.opts.Duration, Seed: f.opts.Seed + uint64(pair),

@@ -56,11 +56,11 @@ func (openClose) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// round runs one engine once. Both halves of a pair read the same offsets.
-func (openClose) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+// job returns the work of an engine. Both halves of a pair read the same offsets.
+func (openClose) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
 	j.Open = &workload.Open{RandRead: f.reads(c, pair)}
-	return f.env.Round(ctx, j)
+	return j, nil
 }
 
 // check adds a note if cached reads went to the device.

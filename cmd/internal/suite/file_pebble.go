@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 const (
@@ -94,8 +94,8 @@ func (pebbleDatabase) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return nil
 }
 
-// round runs one engine once. Both halves of a pair begin with the same operations.
-func (pebbleDatabase) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+// job returns the work of an engine. Both halves of a pair begin with the same operations.
+func (pebbleDatabase) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
 	j.Measure *= pebbleWindows
 	if j.Warm = warmFor(j.Measure); c.cache == CacheCold {
@@ -105,5 +105,5 @@ func (pebbleDatabase) round(ctx context.Context, f *fileRun, c cell, name string
 		Dir: f.stores[c.storage].pebble, Mix: c.more[paramMix].(string), Records: ycsb.Records,
 		Cold: c.cache == CacheCold, Seed: f.opts.Seed + uint64(pair),
 	}
-	return f.env.Round(ctx, j)
+	return j, nil
 }

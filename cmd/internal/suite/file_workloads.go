@@ -107,10 +107,6 @@ func (randRead) engines(f *fileRun, c cell) []string {
 
 // prepare evicts or loads the page cache as the cell requires.
 func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
-	if c.cache == CacheCold {
-		f.note("cold reads: the file is evicted from the page cache before each window, no block is read twice in it, " +
-			"and all engines tell the kernel not to read ahead (POSIX_FADV_RANDOM)")
-	}
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
@@ -122,16 +118,13 @@ func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
 	return datafile.Evict(path)
 }
 
-// round runs one engine once. All engines of a pair read the same offsets, except fio, which has
-// its own sequence.
-func (randRead) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
-	if isFio(name) {
-		return f.fioRound(ctx, c, name, c.goroutines, pair)
-	}
+// job returns the reads of an engine. All engines of a pair read the same offsets, except fio, which
+// has its own sequence.
+func (randRead) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
 	reads := f.reads(c, pair)
 	j.RandRead = &reads
-	return f.env.Round(ctx, j)
+	return j, nil
 }
 
 // job returns a round of the cell's workload without the workload's parameters.
@@ -162,7 +155,7 @@ func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
 		f.note("%s: the kernel read ahead: the device gave more than %s asked for in a round or more", point, name)
 	}
-	if c.cache == CacheCold && s.Elapsed < f.opts.Duration/2 {
+	if c.cache == CacheCold && f.opts.Starts == 0 && s.Elapsed < f.opts.Duration/2 {
 		f.note("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
 			point, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
 	}
@@ -201,7 +194,7 @@ func (randWrite) name() string { return nameRandWrite }
 func (randWrite) cells(o FileOptions) []cell {
 	var out []cell
 	for _, cache := range []string{CacheDirect, CacheHot} {
-		if !o.wants(cache) {
+		if !o.wants(cache) || o.Brief {
 			continue
 		}
 		for _, g := range o.goroutinesOr(writerCounts(o, cache)...) {
@@ -258,9 +251,9 @@ func writeSpan(c cell, file *datafile.File) int64 {
 	return min(file.Size(), bufferedWrites)
 }
 
-// round runs one engine once. Both halves of a pair write to the same offsets, with different
+// job returns the work of an engine. Both halves of a pair write to the same offsets, with different
 // stamps, so that the check can tell them apart.
-func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+func (randWrite) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	st := f.stores[c.storage]
 	st.writes++
 	j := f.job(c, name)
@@ -268,7 +261,7 @@ func (randWrite) round(ctx context.Context, f *fileRun, c cell, name string, pai
 		Path: st.written.Path(), Span: writeSpan(c, st.written), Block: c.block, Direct: c.cache == CacheDirect,
 		Sync: c.workload == nameSync, Seed: f.opts.Seed + uint64(pair), Stamp: f.opts.Seed<<16 + st.writes,
 	}
-	return f.env.Round(ctx, j)
+	return j, nil
 }
 
 const nameSync = "sync"
@@ -321,7 +314,7 @@ func (batch) cells(o FileOptions) []cell {
 	var out []cell
 	for _, storage := range o.storages() {
 		for _, cache := range []string{CacheDirect, CacheHot} {
-			if !o.wants(cache) || cache == CacheHot && storage == StorageFast {
+			if !o.wants(cache) || cache == CacheHot && (storage == StorageFast || o.Brief) {
 				continue // The page cache is the same on every storage.
 			}
 			for _, block := range batchBlocks(o, cache) {
@@ -371,15 +364,12 @@ func (batch) prepare(ctx context.Context, f *fileRun, c cell) error {
 	return f.setCache(ctx, c, f.stores[c.storage].path)
 }
 
-// round runs one engine once. All engines of a pair read the same offsets, except fio, which has
-// its own sequence.
-func (batch) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
-	if isFio(name) {
-		return f.fioRound(ctx, c, name, c.count(), pair)
-	}
+// job returns the reads of an engine. All engines of a pair read the same offsets, except fio, which
+// has its own sequence.
+func (batch) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
 	j.Batch = &workload.Batch{RandRead: f.reads(c, pair), Count: c.count()}
-	return f.env.Round(ctx, j)
+	return j, nil
 }
 
 // check adds a note if cached reads went to the device.
@@ -411,32 +401,38 @@ func (durableAppend) cells(o FileOptions) []cell {
 		own = append(own, 512)
 	}
 	var out []cell
-	for _, g := range o.goroutinesOr(own...) {
-		out = append(out, cell{
-			workload: nameAppend, storage: o.storages()[0], goroutines: g, more: report.Params{paramRecord: recordSize},
-		})
+	for _, record := range orOwn(o.Records, []int{recordSize, k4}) {
+		for _, g := range o.goroutinesOr(own...) {
+			out = append(out, cell{
+				workload: nameAppend, storage: o.storages()[0], goroutines: g, more: report.Params{paramRecord: record},
+			})
+		}
 	}
 	return out
 }
 
 func (durableAppend) impossible(f *fileRun, c cell) string { return f.readOnly(c) }
 
-func (durableAppend) engines(*fileRun, cell) []string {
+// engines leaves out the mutex in a brief run: no program with many writers would use it.
+func (durableAppend) engines(f *fileRun, _ cell) []string {
+	if f.opts.Brief {
+		return []string{engine.NameOS, engine.NameRingside}
+	}
 	return []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 }
 
 // prepare does nothing: each round creates its log.
 func (durableAppend) prepare(context.Context, *fileRun, cell) error { return nil }
 
-// round runs one engine once.
-func (durableAppend) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+// job returns the work of an engine.
+func (durableAppend) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	dir, err := f.stores[c.storage].made.Scratch()
 	if err != nil {
-		return measure.Sample{}, err
+		return workload.Job{}, err
 	}
 	j := f.job(c, name)
-	j.Append = &workload.Append{Dir: dir, Record: recordSize, Seed: f.opts.Seed + uint64(pair)}
-	return f.env.Round(ctx, j)
+	j.Append = &workload.Append{Dir: dir, Record: c.more[paramRecord].(int), Seed: f.opts.Seed + uint64(pair)}
+	return j, nil
 }
 
 const (
@@ -452,7 +448,7 @@ type burner struct{ bothEngines }
 func (burner) name() string { return nameBurner }
 
 func (burner) cells(o FileOptions) []cell {
-	if !o.wants(CacheDirect) {
+	if o.Brief || !o.wants(CacheDirect) {
 		return nil
 	}
 	var out []cell
@@ -480,11 +476,11 @@ func (burner) prepare(ctx context.Context, f *fileRun, c cell) error {
 // ms, and a short window has too few of them.
 const burnerWindows = 3
 
-// round runs one engine once. Both halves of a pair read the same offsets.
-func (burner) round(ctx context.Context, f *fileRun, c cell, name string, pair int) (measure.Sample, error) {
+// job returns the work of an engine. Both halves of a pair read the same offsets.
+func (burner) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
 	j.Measure *= burnerWindows
 	j.Warm = warmFor(j.Measure)
 	j.Burner = &workload.Burner{RandRead: f.reads(c, pair), Burners: c.more[paramComputing].(int)}
-	return f.env.Round(ctx, j)
+	return j, nil
 }

@@ -75,10 +75,10 @@ var (
 		{CacheCold, []int{128}, []int{k4}},
 	}
 	briefGrid = []part{
-		{CacheHot, []int{1}, []int{k4}},
-		{CacheHot, []int{128}, []int{k4, k64, m1}},
+		{CacheHot, []int{1, 128}, []int{k4}},
 		{CacheDirect, []int{1}, []int{k4}},
-		{CacheDirect, []int{128}, []int{k4, k64, m1}},
+		{CacheDirect, []int{128}, []int{k4, k64}},
+		{CacheCold, []int{32}, []int{k4}},
 	}
 	fullGrid = []part{
 		{CacheHot, allDepths, allBlocks},

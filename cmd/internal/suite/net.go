@@ -35,7 +35,9 @@ type NetPeer interface {
 type NetEnv struct {
 	// Round runs one round with our load generator. Client runs one with a load generator by others.
 	// Idle runs one without load.
-	Round  func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
+	Round func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
+	// Open starts an engine that takes turns, with our load generator.
+	Open   func(context.Context, echo.Setup, NetPeer, loadgen.Job) (measure.Player, error)
 	Client func(context.Context, echo.Setup, Driver) (echo.Sample, error)
 	Idle   func(context.Context, echo.Setup, NetPeer, echo.IdleJob) (echo.IdleSample, error)
 	// FindClient returns the path of a client program and the version that it reports.
@@ -189,9 +191,32 @@ func (n *netRun) points(cells []netCell) []point {
 		out = append(out, point{
 			workload: c.workload, params: c.params(), engines: n.enginesOf(c),
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) { return w.run(ctx, n, c, name) },
+			open:  n.opener(c),
+			sample: func(_ string, s measure.Sample) report.Sample {
+				out := sampleOf(s)
+				if w.bytes {
+					out.Metrics[measure.MBPerS] = float64(c.size) * out.Metrics[measure.OpsPerS] / 1e6
+				} else {
+					delete(out.Metrics, measure.MBPerS)
+				}
+				return out
+			},
 		})
 	}
 	return out
+}
+
+// opener returns the function that starts an engine of the cell for turns, or nil if the cell has a
+// client by others or needs a long window.
+func (n *netRun) opener(c netCell) func(ctx context.Context, name string, _ int) (measure.Player, error) {
+	w := netWorkloadOf(c.workload)
+	if w.round != nil && c.client != ownClient {
+		return nil
+	}
+	return func(ctx context.Context, name string, _ int) (measure.Player, error) {
+		setup, job := w.parts(n, c, name)
+		return n.env.Open(ctx, setup, n.programs[name], job)
+	}
 }
 
 // busyGenerator is the CPU share of the load generator's thread above which the generator, and not

@@ -23,9 +23,12 @@ type NetOptions struct {
 	Sizes       []int
 	Procs       []int
 	Clients     []string
-	Engines     []string
+	// Bodies are the lengths of the bodies of requests.
+	Bodies  []int
+	Engines []string
 	// Full measures the whole grid: more numbers of connections, up to 10,000, and servers with one P.
-	Full bool
+	// Brief measures the cells of the default run of all suites.
+	Full, Brief bool
 	// Clones maps the flags of foreign engines to directories with their sources, see package
 	// clone. Pin keeps the server on one processor and the load generator off it.
 	Clones map[string]string
@@ -52,7 +55,7 @@ const (
 // Validate returns an error that names the first option that is not valid.
 func (o NetOptions) Validate() error {
 	words := NetWords()
-	if err := cmp.Or(between("connections", o.Connections, 1, maxConnections, 1), between("size", o.Sizes, 1, maxMessage, 1),
+	if err := cmp.Or(between("connections", o.Connections, 1, maxConnections, 1), between("size", o.Sizes, 1, maxMessage, 1), between("body", o.Bodies, 1, maxMessage, 1),
 		between("procs", o.Procs, 0, 1024, 1), words.check("workload", o.Workloads), words.check("engine", o.Engines), words.check("client", o.Clients)); err != nil {
 		return err
 	}

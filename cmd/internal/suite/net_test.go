@@ -152,7 +152,7 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 			t.Errorf("%v: %+v", c.Params, c.Series)
 		}
 	}
-	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells["dial"] != 2 || cells[nameHTTP] != 6 || cells[nameIdle] != 2 {
+	if cells[nameEcho] != 8+8+3 || cells[nameHandlers] != 4 || cells["dial"] != 2 || cells[nameHTTP] != 14 || cells[nameIdle] != 2 {
 		t.Errorf("cells %v", cells)
 	}
 	if len(run.Skipped) != len(clone.Names) || run.Skipped[0].Engine != "gnet" || !strings.Contains(run.Skipped[0].Reason, "--gnet DIR") {
@@ -173,10 +173,10 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 			web++
 		}
 	}
-	if ones != 3*3 || works != 4 || web != 12 || w.asked != 1 {
+	if ones != 3*3 || works != 4 || web != 16 || w.asked != 1 {
 		t.Errorf("%d servers with one P, %d handlers of 500 µs, %d web servers, spins asked for %d times", ones, works, web, w.asked)
 	}
-	if len(w.clients) != 2*2*4 || w.clients[0] != (generator.Job{Client: "ab", Path: "/bin/ab", Connections: 10, Measure: 200 * time.Millisecond}) {
+	if len(w.clients) != 2*2*2*4 || w.clients[0] != (generator.Job{Client: "ab", Path: "/bin/ab", Connections: 10, Measure: 200 * time.Millisecond}) {
 		t.Errorf("clients %+v", w.clients)
 	}
 	if len(w.idle) != 6 || w.idle[0].Window != 10*time.Second || w.idle[5].Window != time.Second || w.idle[5].Connections != 10_000 {
@@ -259,7 +259,7 @@ func TestNetFastHTTP(t *testing.T) {
 	w := newNetWorld()
 	o := NetOptions{Workloads: []string{nameFastHTTP}, Connections: []int{3}, Timing: Timing{Pairs: 1}}
 	run, err := Net(t.Context(), o, w.NetEnv)
-	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 0 || len(w.jobs) != 2 {
+	if err != nil || len(run.Cells) != 3 || len(run.Skipped) != 0 || len(w.jobs) != 2*3 {
 		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)
 	}
 	if s := w.setups[0]; s != (echo.Setup{Engine: echo.NameStd, Fast: true, HTTP: smallMessage}) || !w.jobs[0].HTTP || w.jobs[0].Connections != 3 {
@@ -267,7 +267,7 @@ func TestNetFastHTTP(t *testing.T) {
 	}
 	w.FastHTTP = false
 	run, err = Net(t.Context(), o, w.NetEnv)
-	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "-tags peers") {
+	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 3 || !strings.Contains(run.Skipped[0].Reason, "-tags peers") {
 		t.Errorf("without fasthttp: skipped %v, %v", run.Skipped, err)
 	}
 }
@@ -280,7 +280,7 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 	w.Ports = func() int { return 900 }
 	o := NetOptions{Workloads: []string{nameHTTP}, Clients: []string{"own", "ab", "wrk"}, Engines: []string{echo.NamePlain}, Timing: Timing{Pairs: 1}}
 	run, err := Net(t.Context(), o, w.NetEnv)
-	if err != nil || len(run.Cells) != 1 || len(run.Cells[0].Series) != 1 || w.trials != 1 {
+	if err != nil || len(run.Cells) != 3 || len(run.Cells[0].Series) != 1 || w.trials != 1 {
 		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), w.trials, err)
 	}
 	said := ""

@@ -118,11 +118,11 @@ var netWorkloads = []netWorkload{
 		},
 	},
 	{
-		name: "tls", all: streamEngines, own: usualEngines, cells: messages("tls", 1, 100),
+		name: "tls", all: streamEngines, own: usualEngines, cells: tlsCells,
 		set: func(_ *netRun, _ netCell, s *echo.Setup, j *loadgen.Job) { s.TLS, j.TLS = true, true },
 	},
-	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameHTTP), round: httpRound},
-	{name: nameFastHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameFastHTTP), round: httpRound},
+	{name: nameHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameHTTP), set: setHTTP, round: httpRound},
+	{name: nameFastHTTP, all: socketEngines, own: socketEngines[:2], cells: httpCells(nameFastHTTP), set: setHTTP, round: httpRound},
 	{
 		name: nameIdle, all: append(slices.Clone(streamEngines[:4]), liburing.Name), own: usualEngines,
 		cells: func(o NetOptions) []netCell { return o.grid(netCell{workload: nameIdle}, nil, 1000, 10_000) }, round: idleRound,
@@ -156,15 +156,21 @@ func messages(workload string, connections ...int) func(NetOptions) []netCell {
 	}
 }
 
+// tlsCells returns messages of several lengths, because encryption costs by the byte.
+func tlsCells(o NetOptions) []netCell {
+	connections := []int{1, 100}
+	if o.Brief {
+		connections = connections[1:]
+	}
+	return o.grid(netCell{workload: "tls"}, []int{smallMessage, 4 << 10, 16 << 10}, connections...)
+}
+
 // run runs one engine once.
 func (w netWorkload) run(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	if w.round != nil {
 		return w.round(ctx, n, c, engine)
 	}
-	setup, job := n.setup(c, engine), n.job(c, n.opts.Duration)
-	if w.set != nil {
-		w.set(n, c, &setup, &job)
-	}
+	setup, job := w.parts(n, c, engine)
 	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
@@ -176,14 +182,34 @@ func (w netWorkload) run(ctx context.Context, n *netRun, c netCell, engine strin
 	return out, nil
 }
 
+// parts returns the server and the load of a cell with our load generator.
+func (w netWorkload) parts(n *netRun, c netCell, engine string) (echo.Setup, loadgen.Job) {
+	setup, job := n.setup(c, engine), n.job(c, n.opts.Duration)
+	if w.set != nil {
+		w.set(n, c, &setup, &job)
+	}
+	return setup, job
+}
+
+// smallBuffer is the least length of a connection's buffer, largeBuffer the greatest.
+const smallBuffer, largeBuffer = 4 << 10, 64 << 10
+
 // setup returns the server of a cell.
 func (n *netRun) setup(c netCell, engine string) echo.Setup {
-	return echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}
+	s := echo.Setup{Engine: engine, Procs: c.procs, Pin: n.opts.Pin}
+	if c.size > smallBuffer && c.size <= largeBuffer { // as a program would that expects such messages
+		s.Buffer = c.size
+	}
+	return s
 }
 
 // echoCells returns the grid of echoes. By default larger messages are sent over three numbers of
 // connections: one, many, and very many.
 func echoCells(o NetOptions) (out []netCell) {
+	if o.Brief {
+		out = o.grid(netCell{workload: nameEcho}, []int{smallMessage}, 1, 100, 1000)
+		return append(out, o.grid(netCell{workload: nameEcho}, []int{4 << 10, 16 << 10}, 100)...)
+	}
 	for _, procs := range echoProcs(o) {
 		for _, size := range echoSizes(o, procs) {
 			for _, n := range orOwn(o.Connections, echoConnections(o, size, procs)) {
@@ -320,6 +346,12 @@ var netClients = []string{ownClient, generator.NameAB, generator.NameABKeep, gen
 // and with Full all. ab gets ten connections, because its own overhead grows too much with more.
 func httpCells(workload string) func(NetOptions) []netCell {
 	return func(o NetOptions) (out []netCell) {
+		like := netCell{workload: workload, client: ownClient}
+		if o.Brief {
+			out = o.grid(like, []int{smallMessage, 64 << 10}, 100)
+			like.more = report.Params{paramBody: 64 << 10}
+			return append(out, o.grid(like, []int{smallMessage}, 100)...)
+		}
 		clients := netClients[:1]
 		if o.Full {
 			clients = netClients
@@ -329,18 +361,36 @@ func httpCells(workload string) func(NetOptions) []netCell {
 			if client == generator.NameAB || client == generator.NameABKeep {
 				connections = []int{10}
 			}
-			out = append(out, o.grid(netCell{workload: workload, client: client}, []int{smallMessage}, connections...)...)
+			like.client = client
+			out = append(out, o.grid(like, []int{smallMessage, 64 << 10}, connections...)...)
+		}
+		for _, body := range orOwn(o.Bodies, []int{64 << 10}) {
+			if len(o.Clients) == 0 || slices.Contains(o.Clients, ownClient) {
+				like.client, like.more = ownClient, report.Params{paramBody: body}
+				out = append(out, o.grid(like, []int{smallMessage}, 10, 500)...)
+			}
+		}
+		if len(o.Bodies) > 0 {
+			out = slices.DeleteFunc(out, func(c netCell) bool { return c.more[paramBody] == nil })
 		}
 		return out
 	}
 }
 
+func setHTTP(_ *netRun, c netCell, s *echo.Setup, j *loadgen.Job) {
+	s.HTTP, s.Fast, j.HTTP = c.size, c.workload == nameFastHTTP, true
+	if body, ok := c.more[paramBody].(int); ok {
+		j.Body = body
+	}
+}
+
+// paramBody is the length of the body of a request in bytes.
+const paramBody = "body"
+
 func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
-	setup := n.setup(c, engine)
-	setup.HTTP, setup.Fast = c.size, c.workload == nameFastHTTP
+	setup, job := n.setup(c, engine), n.job(c, n.opts.Duration)
+	setHTTP(n, c, &setup, &job)
 	if c.client == ownClient {
-		job := n.job(c, n.opts.Duration)
-		job.HTTP = true
 		s, err := n.env.Round(ctx, setup, n.programs[engine], job)
 		return n.echoSample(s), err
 	}

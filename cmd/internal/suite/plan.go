@@ -47,7 +47,9 @@ type FileOptions struct {
 	Workloads  []string
 	Blocks     []int
 	Goroutines []int
-	Caches     []string
+	// Records are the sizes of appended records.
+	Records []int
+	Caches  []string
 	// Full measures every block size at every number of goroutines. Brief measures only a few
 	// cells.
 	Full, Brief bool
@@ -101,7 +103,7 @@ func (o FileOptions) Validate() error {
 	return cmp.Or(words.check("workload", o.Workloads), words.check("cache", o.Caches),
 		words.check("fast", fast), words.check("fio-also", o.FioAlso), between("size", size, minSize, math.MaxInt, datafile.UnitSize),
 		between("block", o.Blocks, datafile.UnitSize, maxBlock, datafile.UnitSize),
-		between("goroutines", o.Goroutines, 1, maxGoroutines, 1), o.validate())
+		between("record", o.Records, 24, 1<<20, 1), between("goroutines", o.Goroutines, 1, maxGoroutines, 1), o.validate())
 }
 
 // orWords joins words for a sentence.
@@ -218,6 +220,8 @@ func (f *fileRun) impossible(c cell) bool {
 type Env struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Open starts a job that takes turns, in a process of its own.
+	Open func(context.Context, workload.Job) (measure.Player, error)
 	// Maker creates the file.
 	Maker datafile.Maker
 	// ProbeDirect returns an error if the file cannot be read with O_DIRECT.

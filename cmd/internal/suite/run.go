@@ -6,8 +6,11 @@
 package suite
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,13 +23,30 @@ import (
 
 // Timing is how long a suite measures. The options of all suites embed it.
 type Timing struct {
-	// Pairs is the number of interleaved rounds of each engine (0: 5). Duration is the length of a
-	// measured window (0: 200 ms).
+	// Time is how long two engines take turns in a cell (0: 4 s), together with their starts. More
+	// engines take longer. Starts is how often they are started anew in that time. Turn is the length
+	// of a turn; 0 means that of the workload, see turns.
+	Time   time.Duration
+	Starts int
+	Turn   time.Duration
+	// Null compares each engine with itself.
+	Null bool
+	// Pairs is the number of interleaved rounds of each engine (0: 5) in cells whose engines cannot
+	// take turns. Duration is the length of a round's window (0: 200 ms).
 	Pairs    int
 	Duration time.Duration
-	// Repeat limits the time for repeating undecided cells, as a percentage of the time of all
-	// rounds; 0 repeats none.
-	Repeat int
+}
+
+// turns are the lengths of turns by suite and workload, from docs/results.md. A workload without an
+// entry is measured in rounds.
+var turns = map[string]time.Duration{
+	"file/randread": 10 * time.Millisecond, "file/batch": 10 * time.Millisecond, "file/open": 10 * time.Millisecond,
+	"file/append":  20 * time.Millisecond,
+	"watch/events": 10 * time.Millisecond, "sqlite/tenants": 40 * time.Millisecond,
+	"net/echo": 20 * time.Millisecond, "net/tls": 20 * time.Millisecond, "net/http": 20 * time.Millisecond,
+	"net/fasthttp": 20 * time.Millisecond, "net/handlers": 40 * time.Millisecond, "net/pipeline": 20 * time.Millisecond,
+	"net/stream": 40 * time.Millisecond, "net/churn": 40 * time.Millisecond, "net/dial": 40 * time.Millisecond,
+	"net/unix": 20 * time.Millisecond, "net/udp": 20 * time.Millisecond, "net/udp-bulk": 20 * time.Millisecond,
 }
 
 // between returns an error if a value of a flag is out of bounds, or not a multiple of step.
@@ -48,14 +68,19 @@ func (t Timing) validate() error {
 		return fmt.Errorf("--pairs %d: must not be negative", t.Pairs)
 	case t.Duration < 0:
 		return fmt.Errorf("--duration %v: must not be negative", t.Duration)
-	case t.Repeat < 0:
-		return fmt.Errorf("--repeat %d: must not be negative", t.Repeat)
+	case t.Starts < 0:
+		return fmt.Errorf("--starts %d: must not be negative", t.Starts)
+	case t.Time < 0:
+		return fmt.Errorf("--time %v: must not be negative", t.Time)
 	}
 	return nil
 }
 
 // setDefaults sets the options that are zero.
 func (t *Timing) setDefaults() {
+	if t.Time == 0 {
+		t.Time = 4 * time.Second
+	}
 	if t.Pairs == 0 {
 		t.Pairs = 5
 	}
@@ -86,10 +111,8 @@ var hostStolen = hostinfo.Stolen
 func newRunner(suite string, t Timing, p Progress, path string) runner {
 	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}, stolen: hostStolen}
 	r.run.Host.Pairs = t.Pairs
+	r.run.Host.Starts = t.Starts
 	r.run.Host.DurationMs = float64(t.Duration) / float64(time.Millisecond)
-	if t.Repeat > 0 {
-		r.run.Host.Looks = looks
-	}
 	return r
 }
 
@@ -131,22 +154,25 @@ func (r *runner) makeFile(ctx context.Context, m datafile.Maker, dir string, siz
 	return made, nil
 }
 
-// point is one series of interleaved rounds, usually of one cell.
+// point is one comparison, usually of one cell.
 type point struct {
 	workload string
 	params   report.Params
 	engines  []string
-	// prepare, if not nil, runs before the rounds.
+	// prepare, if not nil, runs before anything is measured.
 	prepare func(context.Context) error
 	// round runs one engine once. All rounds of one pair do the same work.
 	round func(ctx context.Context, engine string, pair int) (report.Sample, error)
+	// open starts an engine that takes turns. An engine that cannot returns errors.ErrUnsupported.
+	open func(ctx context.Context, engine string, pair int) (measure.Player, error)
+	// sample, if not nil, replaces [sampleOf].
+	sample func(engine string, s measure.Sample) report.Sample
 	// split, if not nil, turns the samples into several cells.
 	split func([]report.Series) []report.Cell
 	// skips, if not nil, reports whether an error skips the point instead of ending the run.
 	skips func(error) bool
 
-	series    []report.Series
-	at, cells int // indices of the point's cells in the report
+	series []report.Series
 }
 
 // String describes the point in errors and next to the progress bar.
@@ -156,26 +182,23 @@ func describe(workload string, p report.Params) string {
 	return strings.Join(append([]string{workload}, p.Words()...), ", ")
 }
 
-// looks is the maximum number of times that a cell is judged: after its first rounds, and after
-// each repetition.
-const looks = 4
-
-// measure runs all points, then repeats the undecided ones.
+// measure runs all points. The progress bar counts milliseconds.
 func (r *runner) measure(ctx context.Context, points []point) error {
 	defer r.reportStolen()
-	rounds, began := 0, time.Now()
-	for _, p := range points {
-		rounds += r.timing.Pairs * len(p.engines)
+	if r.timing.Null {
+		points = null(points)
 	}
-	r.progress.Start(int64(rounds), "measuring")
+	var total time.Duration
+	for i := range points {
+		total += r.expected(&points[i])
+	}
+	r.progress.Start(total.Milliseconds(), "measuring")
 	for i := range points {
 		p := &points[i]
-		err := r.interleave(ctx, p)
+		err := r.compare(ctx, p)
 		switch {
 		case err == nil:
-			cells := p.report(r.suite)
-			p.at, p.cells = len(r.run.Cells), len(cells)
-			r.run.Cells = append(r.run.Cells, cells...)
+			r.run.Cells = append(r.run.Cells, p.report(r.suite)...)
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped after %d of %d cells: %w", i, len(points), context.Cause(ctx))
 		case p.skips != nil && p.skips(err):
@@ -184,35 +207,154 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	return r.repeat(ctx, points, time.Since(began)*time.Duration(r.timing.Repeat)/100)
+	return nil
 }
 
-// interleave measures the point with as many pairs as the options say, in addition to those it has.
-func (r *runner) interleave(ctx context.Context, p *point) error {
+// again is the suffix of the name of an engine that is compared with itself.
+const again = " (again)"
+
+// null replaces each point by comparisons of each of its engines with itself.
+func null(points []point) (out []point) {
+	for _, p := range points {
+		for _, name := range p.engines {
+			q := p
+			q.engines = []string{name, name + again}
+			q.params = report.Params{"null": name}
+			maps.Copy(q.params, p.params)
+			if p.open != nil {
+				q.open = func(ctx context.Context, name string, pair int) (measure.Player, error) {
+					return p.open(ctx, strings.TrimSuffix(name, again), pair)
+				}
+			}
+			q.round = func(ctx context.Context, name string, pair int) (report.Sample, error) {
+				return p.round(ctx, strings.TrimSuffix(name, again), pair)
+			}
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// compare measures the point, in turns if its workload is steady.
+func (r *runner) compare(ctx context.Context, p *point) error {
+	r.progress.Note("%s", p)
+	began := time.Now()
+	for _, name := range p.engines {
+		p.series = append(p.series, report.Series{Engine: name})
+	}
 	if p.prepare != nil {
 		if err := p.prepare(ctx); err != nil {
 			return err
 		}
 	}
-	if p.series == nil {
-		for _, name := range p.engines {
-			p.series = append(p.series, report.Series{Engine: name})
+	if turn := r.turn(p); turn > 0 {
+		if err := r.duels(ctx, p, turn, began); err != nil {
+			return err
+		}
+	} else if err := r.interleave(ctx, p); err != nil {
+		return err
+	}
+	r.progress.Add(r.expected(p).Milliseconds())
+	return nil
+}
+
+// turn returns the length of a turn, or 0 if the point is measured in rounds.
+func (r *runner) turn(p *point) time.Duration {
+	own := turns[r.suite+"/"+p.workload]
+	if p.open == nil || own == 0 || r.timing.Starts == 0 || len(p.engines) < 2 {
+		return 0
+	}
+	return cmp.Or(r.timing.Turn, own)
+}
+
+// expected returns how long the point takes.
+func (r *runner) expected(p *point) time.Duration {
+	if r.turn(p) > 0 {
+		return r.timing.Time * time.Duration(len(p.engines)) / 2
+	}
+	const start = 150 * time.Millisecond // of a process
+	return time.Duration(r.timing.Pairs*len(p.engines)) * (r.timing.Duration + warmFor(r.timing.Duration) + start)
+}
+
+// duels lets the engines take turns, and starts all of them anew several times.
+func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began time.Time) error {
+	stolen := func() float64 { return 0 }
+	if r.stolen != nil {
+		stolen = r.stolen()
+	}
+	each := r.expected(p) / time.Duration(r.timing.Starts)
+	for start := range r.timing.Starts {
+		if err := r.duel(ctx, p, start, turn, began.Add(each*time.Duration(start+1))); err != nil {
+			return err
 		}
 	}
-	first := len(p.series[0].Samples)
-	samples, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
-		func(ctx context.Context, name string, pair int) (report.Sample, error) {
-			r.progress.Note("%s", p)
-			s, err := r.undisturbed(func() (report.Sample, error) { return p.round(ctx, name, first+pair) })
+	took := time.Since(began).Seconds()
+	r.rounds.took += took
+	r.rounds.lost += stolen() * took
+	return nil
+}
+
+// leastPairs is the least number of pairs of a start, even on a machine that is too slow for its
+// time.
+const leastPairs = 5
+
+// duel starts all engines and lets them take turns until end. An engine that cannot take turns runs
+// one round before.
+func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Duration, end time.Time) (err error) {
+	var players []measure.Player
+	var whose []int
+	defer func() {
+		for _, one := range players {
+			err = errors.Join(err, one.Close())
+		}
+	}()
+	for i, name := range p.engines {
+		one, err := p.open(ctx, name, start*len(p.engines)+i)
+		if errors.Is(err, errors.ErrUnsupported) {
+			s, err := p.round(ctx, name, start)
+			if err != nil {
+				return fmt.Errorf("engine %s: %w", name, err)
+			}
+			p.add(i, start, s)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("engine %s: %w", name, err)
+		}
+		players, whose = append(players, one), append(whose, i)
+	}
+	for _, one := range players { // The first turn after a start is not typical.
+		if _, err := one.Turn(turn); err != nil {
+			return err
+		}
+	}
+	return measure.Duel(ctx, players, turn, end, leastPairs, func(player, _ int, s measure.Sample) error {
+		one := sampleOf(s)
+		if p.sample != nil {
+			one = p.sample(p.engines[whose[player]], s)
+		}
+		p.add(whose[player], start, one)
+		return nil
+	})
+}
+
+// add adds a sample to the series of an engine.
+func (p *point) add(engine, start int, s report.Sample) {
+	s.Start = start
+	p.series[engine].Samples = append(p.series[engine].Samples, s)
+}
+
+// interleave measures the point in rounds.
+func (r *runner) interleave(ctx context.Context, p *point) error {
+	_, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
+		func(ctx context.Context, name string, pair int) (s report.Sample, err error) {
+			s, err = r.undisturbed(func() (report.Sample, error) { return p.round(ctx, name, pair) })
 			if err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
-			r.progress.Add(1)
+			p.add(slices.Index(p.engines, name), pair, s)
 			return s, nil
 		})
-	for i := range samples {
-		p.series[i].Samples = append(p.series[i].Samples, samples[i]...)
-	}
 	return err
 }
 
@@ -263,52 +405,6 @@ func (p *point) report(suite string) []report.Cell {
 		return p.split(p.series)
 	}
 	return []report.Cell{{Suite: suite, Workload: p.workload, Params: p.params, Series: p.series}}
-}
-
-// repeat measures the points with undecided cells again, in turn, until the budget is spent. The
-// report judges every cell at a level that allows for the number of looks. So repeating until there
-// is a verdict does not find more differences by chance.
-func (r *runner) repeat(ctx context.Context, points []point, budget time.Duration) error {
-	again := map[int]bool{}
-	for look, end := 1, time.Now().Add(budget); look < looks && time.Now().Before(end); look++ {
-		undecided := r.run.Undecided()
-		var open []int
-		for i, p := range points {
-			if slices.Contains(undecided[p.at:p.at+p.cells], true) {
-				open = append(open, i)
-			}
-		}
-		if len(open) == 0 {
-			break
-		}
-		rounds := 0
-		for _, i := range open {
-			rounds += r.timing.Pairs * len(points[i].engines)
-		}
-		r.progress.Start(int64(rounds), "repeating what is undecided")
-		for _, i := range open {
-			if !time.Now().Before(end) {
-				break
-			}
-			p := &points[i]
-			if err := r.interleave(ctx, p); err != nil {
-				if ctx.Err() != nil {
-					return fmt.Errorf("stopped while undecided cells were measured again: %w", context.Cause(ctx))
-				}
-				if p.skips != nil && p.skips(err) {
-					continue // The earlier samples stay.
-				}
-				return fmt.Errorf("%s: %w", p, err)
-			}
-			again[i] = true
-			copy(r.run.Cells[p.at:], p.report(r.suite))
-		}
-	}
-	if len(again) > 0 {
-		r.note("%s: %d points that were undecided after %d pairs were measured again, with up to %d pairs",
-			r.suite, len(again), r.timing.Pairs, looks*r.timing.Pairs)
-	}
-	return nil
 }
 
 // sampleOf converts a worker's sample to one of the report.

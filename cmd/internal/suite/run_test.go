@@ -5,9 +5,7 @@ package suite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -16,178 +14,78 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// noisyPoints are cells of two engines whose true ratio is ratio. The noise of the cells
-// differs (1 to 20 %), and sometimes a round is disturbed.
-func noisyPoints(r *rand.Rand, n int, ratio float64) []point {
-	var out []point
-	for i := range n {
-		scale := 0.01 * math.Pow(20, r.Float64())
-		out = append(out, point{
-			workload: nameRandRead, params: report.Params{"goroutines": i}, engines: []string{"os", "ringside"},
-			round: func(_ context.Context, name string, _ int) (report.Sample, error) {
-				x := scale * r.NormFloat64() / math.Sqrt2
-				if r.IntN(20) == 0 {
-					x *= 5
-				}
-				if name == "ringside" {
-					x += math.Log(ratio)
-				}
-				return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 1000 * math.Exp(x)}}, nil
-			},
-		})
-	}
-	return out
-}
-
-// noisyRun measures cells with as many repetitions as the runner can make.
-func noisyRun(t *testing.T, r *rand.Rand, cells, repeat int, ratio float64) *report.Run {
-	t.Helper()
-	s := runner{suite: fileSuite, timing: Timing{Pairs: 5, Repeat: repeat}, progress: quiet{}, run: &report.Run{}}
-	s.run.Host.Pairs = 5
-	if repeat > 0 {
-		s.run.Host.Looks = looks
-	}
-	if err := s.measure(t.Context(), noisyPoints(r, cells, ratio)); err != nil {
-		t.Fatal(err)
-	}
-	return s.run
-}
-
-// forever is a percentage that is never used up.
-const forever = 1 << 30
-
-// called counts the cells with a verdict.
-func called(run *report.Run) (better, worse int) {
-	for _, d := range run.Duels() {
-		switch d.Verdict {
-		case report.Better:
-			better++
-		case report.Worse:
-			worse++
-		}
-	}
-	return better, worse
-}
-
-// TestRepeatedRunsOfOneBinary compares a binary with itself, with undecided cells measured
-// again: fewer than one whole run in a hundred reports a difference, and fewer than one
-// comparison of two such runs in a hundred.
-func TestNullRunsThatRepeat(t *testing.T) {
-	const runs = 1000
-	r := rand.New(rand.NewPCG(11, 12))
-	wrong, apart, repeated := 0, 0, 0
-	var last *report.Document
-	for range runs {
-		run := noisyRun(t, r, 40, forever, 1)
-		if better, worse := called(run); better+worse > 0 {
-			wrong++
-		}
-		if len(run.Notes) > 0 {
-			repeated++
-		}
-		d := run.Document()
-		if last != nil {
-			if c := report.Compare(last, &d); c.Count(report.Better)+c.Count(report.Worse) > 0 {
-				apart++
-			}
-		}
-		last = &d
-	}
-	t.Logf("of %d runs %d report a difference, and %d of the comparisons; %d repeated", runs, wrong, apart, repeated)
-	if wrong > runs/100 || apart > runs/100 {
-		t.Errorf("of %d runs without a difference %d report one, and %d of the comparisons", runs, wrong, apart)
-	}
-	if repeated < runs/2 {
-		t.Errorf("only %d of %d runs measured undecided cells again", repeated, runs)
-	}
-}
-
-// A cell whose true ratio is just too small to report has the most chances of a false
-// verdict. Repeated tests must not add to them: if the level were not divided among the
-// tests, twice as many runs would fail.
-func TestRepeatingDividesTheLevel(t *testing.T) {
-	const runs, cells = 20_000, 4
-	r := rand.New(rand.NewPCG(17, 18))
-	wrong := 0
-	for range runs {
-		points := noisyPoints(r, cells, 1.03)
-		for i := range points {
-			points[i].round = func(_ context.Context, name string, _ int) (report.Sample, error) {
-				x := 0.02 * r.NormFloat64()
-				if name == "ringside" {
-					x += math.Log(1.03)
-				}
-				return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 1000 * math.Exp(x)}}, nil
-			}
-		}
-		s := runner{suite: fileSuite, timing: Timing{Pairs: 5, Repeat: forever}, progress: quiet{}, run: &report.Run{}}
-		s.run.Host.Pairs, s.run.Host.Looks = 5, looks
-		if err := s.measure(t.Context(), points); err != nil {
-			t.Fatal(err)
-		}
-		if better, worse := called(s.run); better+worse > 0 {
-			wrong++
-		}
-	}
-	t.Logf("%d of %d runs", wrong, runs)
-	if wrong > runs*5/2000 {
-		t.Errorf("%d of %d runs report a difference that is not worth it", wrong, runs)
-	}
-}
-
-// Repetitions decide cells that five pairs leave undecided.
-func TestRepeatingDecides(t *testing.T) {
-	r := rand.New(rand.NewPCG(13, 14))
-	once, often := 0, 0
-	for range 20 {
-		better, worse := called(noisyRun(t, r, 40, 0, 1.15))
-		once += better - worse
-		better, worse = called(noisyRun(t, r, 40, forever, 1.15))
-		often += better - worse
-	}
-	if often < once+once/4 {
-		t.Errorf("a difference of 15 %% was found in %d cells without repetitions, in %d with them", once, often)
-	}
-}
-
 // inTurn returns the engine of the i-th round of points of so many pairs; see measure.Interleave.
 func inTurn(i, pairs int, engines ...string) string {
 	pair := i / len(engines) % pairs
 	return engines[(i+pair)%len(engines)]
 }
 
-func TestRepeatStops(t *testing.T) {
-	r := rand.New(rand.NewPCG(15, 16))
-	for name, tc := range map[string]struct {
-		repeat int
-		want   int // pairs
-	}{"without time": {0, 5}, "after the last test": {forever, looks * 5}} {
-		run := noisyRun(t, r, 20, tc.repeat, 1.1)
-		most := 0
-		for _, c := range run.Cells {
-			most = max(most, len(c.Series[0].Samples), len(c.Series[1].Samples))
-		}
-		if most != tc.want {
-			t.Errorf("%s: %d pairs at most, want %d", name, most, tc.want)
-		}
+// slowPlayer makes half as many operations as the other engine from the second start on.
+type slowPlayer struct {
+	name          string
+	start, turned int
+	closed        *int
+}
+
+func (p *slowPlayer) Turn(d time.Duration) (measure.Sample, error) {
+	p.turned++
+	s := measure.Sample{Ops: 1000, Elapsed: d}
+	if p.name == "os" && p.start > 0 {
+		s.Ops = 500
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	points, rounds := noisyPoints(r, 20, 1.1), 0
-	for i := range points {
-		round := points[i].round
-		points[i].round = func(ctx context.Context, name string, pair int) (report.Sample, error) {
-			if rounds++; rounds > 20*2*5+3 {
-				cancel(errors.New("told to end"))
+	return s, nil
+}
+
+func (p *slowPlayer) Close() error {
+	*p.closed++
+	return nil
+}
+
+// TestDuels checks that engines take turns in several starts, that the samples know their start, and
+// that an engine that cannot take turns has one round for each start.
+func TestDuels(t *testing.T) {
+	opened, closed := 0, 0
+	s := runner{suite: fileSuite, timing: Timing{Time: 20 * time.Millisecond, Starts: 3, Turn: time.Microsecond}, progress: quiet{}, run: &report.Run{}}
+	p := point{
+		workload: nameRandRead, engines: []string{"os", "ringside", "fio"},
+		round: func(context.Context, string, int) (report.Sample, error) {
+			return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 7}}, nil
+		},
+		open: func(_ context.Context, name string, pair int) (measure.Player, error) {
+			if name == "fio" {
+				return nil, errors.ErrUnsupported
 			}
-			time.Sleep(time.Microsecond) // the budget is a multiple of this
-			return round(ctx, name, pair)
+			opened++
+			return &slowPlayer{name: name, start: pair / 3, closed: &closed}, nil
+		},
+	}
+	if err := s.measure(t.Context(), []point{p}); err != nil || opened != 6 || closed != 6 {
+		t.Fatalf("%v: %d opened, %d closed", err, opened, closed)
+	}
+	series := s.run.Cells[0].Series
+	if a, b := len(series[0].Samples), len(series[1].Samples); a != b || a < 3*leastPairs || len(series[2].Samples) != 3 {
+		t.Errorf("%d and %d turns, %d rounds", a, b, len(series[2].Samples))
+	}
+	for _, one := range series[0].Samples {
+		if slow := one.Metrics[measure.OpsPerS] < 0.6*series[1].Samples[0].Metrics[measure.OpsPerS]; slow != (one.Start > 0) {
+			t.Fatalf("start %d: %v", one.Start, one.Metrics)
 		}
 	}
-	s := runner{suite: fileSuite, timing: Timing{Pairs: 5, Repeat: forever}, progress: quiet{}, run: &report.Run{}}
-	s.run.Host.Pairs, s.run.Host.Looks = 5, looks
-	if err := s.measure(ctx, points); err == nil || !strings.Contains(fmt.Sprint(err), "told to end") || len(s.run.Cells) != 20 {
-		t.Errorf("%v, %d cells", err, len(s.run.Cells))
+}
+
+func TestNullPoints(t *testing.T) {
+	var asked []string
+	p := point{workload: nameRandRead, params: report.Params{"block": 1}, engines: []string{"os", "ringside"}}
+	p.round = func(_ context.Context, name string, _ int) (report.Sample, error) {
+		asked = append(asked, name)
+		return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 7}}, nil
+	}
+	s := runner{suite: fileSuite, timing: Timing{Pairs: 1, Null: true}, progress: quiet{}, run: &report.Run{}}
+	if err := s.measure(t.Context(), []point{p}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(asked, " "); got != "os os ringside ringside" || len(s.run.Cells) != 2 || s.run.Cells[1].Series[1].Engine != "ringside (again)" {
+		t.Errorf("asked %q: %+v", got, s.run.Cells)
 	}
 }
 

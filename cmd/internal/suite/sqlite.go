@@ -24,6 +24,8 @@ const sqliteSuite = "sqlite"
 type SQLiteEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Open starts a job that takes turns, in a process of its own.
+	Open func(context.Context, workload.Job) (measure.Player, error)
 	// Probe returns an error if this program does not have the engine. Version returns the version
 	// of its library.
 	Probe   func(engine string) error
@@ -148,7 +150,7 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	var out []point
 	for _, p := range points {
 		rows := map[string]sqliteSeries{}
-		q := point{workload: p.work, params: p.params}
+		q := &point{workload: p.work, params: p.params}
 		for _, row := range p.series {
 			q.engines = append(q.engines, row.name)
 			rows[row.name] = row
@@ -158,16 +160,24 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 			if err != nil {
 				return report.Sample{}, err
 			}
+			return q.sample(name, sample), nil
+		}
+		q.open = func(ctx context.Context, name string, pair int) (measure.Player, error) {
+			j := s.job(p, rows[name], pair)
+			j.Turning = true
+			return s.env.Open(ctx, j)
+		}
+		q.sample = func(_ string, sample measure.Sample) report.Sample {
 			out := sampleOf(sample)
 			if p.work != SpeedWork {
 				addDeviceShare(out, sample)
 			}
-			return out, nil
+			return out
 		}
 		if p.work == SpeedWork {
 			q.split = speedCells
 		}
-		out = append(out, q)
+		out = append(out, *q)
 	}
 	return out
 }

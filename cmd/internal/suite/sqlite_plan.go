@@ -188,7 +188,7 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 	} else if len(o.Databases) > 0 && len(o.Connections) == 0 {
 		connections = nil
 	}
-	for _, journal := range orThese(o.Journals, sqlitebench.Persist, sqlitebench.WAL) {
+	for _, journal := range orThese(o.Journals, sqlitebench.Extra, sqlitebench.Persist, sqlitebench.WAL) {
 		for _, work := range o.commits(journal) {
 			for _, n := range orThese(o.Databases, databases...) {
 				out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Work: work, Databases: n, Connections: 1}))
@@ -241,7 +241,11 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 	if sqlitebench.UsesWAL(job.Journal) {
 		own[1] = sqlitebench.Log
 	}
-	for _, e := range o.among(sqlitebench.Default, own[0], own[1], sqlitebench.Modernc, sqlitebench.Mattn) {
+	if o.brief && own[1] == sqlitebench.Group {
+		own = own[:1]
+	}
+	engines := append([]string{sqlitebench.Default}, own...)
+	for _, e := range o.among(append(engines, sqlitebench.Modernc, sqlitebench.Mattn)...) {
 		p.series = append(p.series, sqliteSeries{e, e, job.Journal})
 	}
 	job.Journal = "" // The series has the journal mode.

@@ -107,11 +107,11 @@ func TestSQLitePoints(t *testing.T) {
 		opts  SQLiteOptions
 		works map[string]int
 	}{
-		{SQLiteOptions{}, map[string]int{SpeedWork: 1, TenantsWork: 4, ColdWork: 2}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}}, map[string]int{TenantsWork: 4*(4+2) + 2 + 1}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Commits: []string{"order"}}, map[string]int{TenantsWork: 2 * (4 + 2)}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Databases: []int{7}}, map[string]int{TenantsWork: 5}},
-		{SQLiteOptions{Workloads: []string{TenantsWork}, Connections: []int{7}}, map[string]int{TenantsWork: 4}},
+		{SQLiteOptions{}, map[string]int{SpeedWork: 1, TenantsWork: 6, ColdWork: 2}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}}, map[string]int{TenantsWork: 5*(4+2) + 2 + 1}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Commits: []string{"order"}}, map[string]int{TenantsWork: 3 * (4 + 2)}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Databases: []int{7}}, map[string]int{TenantsWork: 6}},
+		{SQLiteOptions{Workloads: []string{TenantsWork}, Connections: []int{7}}, map[string]int{TenantsWork: 5}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal"}}, map[string]int{TenantsWork: 18}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal-normal"}}, map[string]int{TenantsWork: 6}},
 		{SQLiteOptions{Workloads: []string{ColdWork}}, map[string]int{ColdWork: 7}},

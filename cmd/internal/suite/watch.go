@@ -26,6 +26,8 @@ const (
 type WatchEnv struct {
 	// Round runs one job, in a process of its own.
 	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Open starts a job that takes turns, in a process of its own.
+	Open func(context.Context, workload.Job) (measure.Player, error)
 	// Probe returns an error if an engine cannot be used here.
 	Probe func(engine string) error
 	// FindClient returns the path of a client program and its version.
@@ -128,14 +130,22 @@ func (w *watchRun) eventCells() (out []watchCell) {
 func (w *watchRun) points(cells []watchCell) []point {
 	var out []point
 	for _, c := range cells {
+		job := func(name string) workload.Job {
+			job := c.job
+			job.Suite, job.Engine = watchSuite, name
+			return job
+		}
 		out = append(out, point{
 			workload: c.job.Workload, params: c.params, engines: w.engines,
 			skips: drownedByFloor,
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
-				job := c.job
-				job.Suite, job.Engine = watchSuite, name
-				s, err := w.env.Round(ctx, job)
+				s, err := w.env.Round(ctx, job(name))
 				return sampleOf(s), err
+			},
+			open: func(ctx context.Context, name string, _ int) (measure.Player, error) {
+				j := job(name)
+				j.Turning = true
+				return w.env.Open(ctx, j)
 			},
 		})
 	}

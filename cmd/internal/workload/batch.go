@@ -72,12 +72,7 @@ func (j Job) batch(ctx context.Context, e engine.Engine) (s measure.Sample, err 
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeFile()) }()
-	plan := measure.Plan{Goroutines: 1, Warm: j.Warm, Measure: j.Measure}
-	s, err = measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
-	if err != nil {
-		return measure.Sample{}, err
-	}
-	s.Ops *= int64(j.Batch.Count)
-	s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of calls, not of blocks.
-	return s, nil
+	plan := j.plan()
+	plan.Goroutines, plan.Adjust = 1, unitsOf(j.Batch.Count)
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
 }

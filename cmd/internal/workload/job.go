@@ -19,9 +19,11 @@ import (
 // Job describes one round of a worker process. With an empty Workload the worker only reports which
 // backend the engine uses.
 type Job struct {
-	Suite      string        `json:"suite"`
-	Workload   string        `json:"workload"`
-	Engine     string        `json:"engine"`
+	Suite    string `json:"suite"`
+	Workload string `json:"workload"`
+	Engine   string `json:"engine"`
+	// Turning is set if the job takes turns with the same job of other engines.
+	Turning    bool          `json:"turning,omitempty"`
 	Goroutines int           `json:"goroutines"`
 	Warm       time.Duration `json:"warm_ns"`
 	Measure    time.Duration `json:"measure_ns"`
@@ -38,6 +40,16 @@ type Job struct {
 	YCSB       *ycsb.Job     `json:"ycsb,omitempty"`
 
 	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
+
+	turns measure.Turns
+}
+
+// TakeTurns makes the job measure in turns instead of one window of the length Measure. Only a job for
+// which [Job.Turning] holds may take turns.
+func (j *Job) TakeTurns(t measure.Turns) {
+	if j.Turning {
+		j.turns = t
+	}
 }
 
 // Run runs the job in this process.
@@ -93,7 +105,7 @@ func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, erro
 
 // plan returns the goroutines and times of the job.
 func (j Job) plan() measure.Plan {
-	return measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure}
+	return measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure, Turns: j.turns}
 }
 
 func (j Job) randRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
@@ -123,19 +135,23 @@ func (j Job) ring(ctx context.Context) (s measure.Sample, err error) {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeRing()) }()
-	plan := measure.Plan{Goroutines: 1, Warm: j.Warm, Measure: j.Measure}
-	s, err = measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
-	if err != nil {
-		return measure.Sample{}, err
+	plan := j.plan()
+	plan.Goroutines, plan.Adjust = 1, unitsOf(j.Ring().Ops())
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
+}
+
+// unitsOf returns a function that reports n units for each measured operation.
+func unitsOf(n int) func(*measure.Sample) error {
+	return func(s *measure.Sample) error {
+		s.Ops *= int64(n)
+		s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of operations, not of units.
+		return nil
 	}
-	s.Ops *= int64(j.Ring().Ops())
-	s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of chunks, not of operations.
-	return s, nil
 }
 
 // sqlite runs a round of the suite "sqlite".
 func (j Job) sqlite(ctx context.Context) (measure.Sample, error) {
-	return j.SQLite.Run(ctx, j.Engine, measure.Plan{Warm: j.Warm, Measure: j.Measure})
+	return j.SQLite.Run(ctx, j.Engine, measure.Plan{Warm: j.Warm, Measure: j.Measure, Turns: j.turns})
 }
 
 // ErrNoDirect is matched by the error of [ProbeDirect] where O_DIRECT does not work.

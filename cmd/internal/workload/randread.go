@@ -170,12 +170,12 @@ func (j Job) coldRead(ctx context.Context, e engine.Engine) (s measure.Sample, e
 		return measure.Sample{}, err
 	}
 	blocks := newColdBlocks(w.Seed, w.Block, w.Span)
-	plan := measure.Plan{
-		Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure,
-		Between: func() error {
+	plan := j.plan()
+	plan.Between = func() error {
+		if blocks.next.Load() > int64(len(blocks.order)/2) || j.turns == nil {
 			blocks.next.Store(0)
-			return datafile.Evict(w.Path)
-		},
+		}
+		return datafile.Evict(w.Path)
 	}
 	return measure.Run(ctx, plan, func(goroutine int) (measure.Op, error) {
 		r := &coldReader{reader: w.reader(goroutine), blocks: blocks}
@@ -268,7 +268,9 @@ func (j Job) burner(ctx context.Context, e engine.Engine) (s measure.Sample, err
 	for b := range j.Burner.Burners {
 		plan.Beside = append(plan.Beside, burner(j.Burner.Seed+uint64(b)))
 	}
-	s, err = measure.Run(ctx, plan, newOp)
-	s.CPU = nil
-	return s, err
+	plan.Adjust = func(s *measure.Sample) error {
+		s.CPU = nil
+		return nil
+	}
+	return measure.Run(ctx, plan, newOp)
 }

@@ -130,22 +130,19 @@ func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err er
 		}
 		return 0, t.turn()
 	}
-	plan := measure.Plan{
-		Goroutines: 1, Warm: j.Warm, Measure: j.Measure,
-		Between: func() error {
-			if t != nil { // The warm-up may have ended before the first turn.
-				t.reset()
-			}
-			return nil
-		},
+	plan := j.plan()
+	plan.Goroutines = 1
+	plan.Between = func() error {
+		if t != nil { // The warm-up may have ended before the first turn.
+			t.reset()
+		}
+		return nil
 	}
-	s, err = measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
-	if err != nil {
-		return measure.Sample{}, err
+	plan.Adjust = func(s *measure.Sample) error {
+		s.Backend, s.Reason = t.backends[0]()
+		return t.report(0, s)
 	}
-	err = t.report(0, &s)
-	s.Backend, s.Reason = t.backends[0]()
-	return s, err
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
 }
 
 // wakes measures wakes one by one.
@@ -166,13 +163,13 @@ func (j Job) wakes(ctx context.Context, b watch.Mode) (s measure.Sample, err err
 		}
 		return 0, l.round()
 	}
-	plan := measure.Plan{Goroutines: 1, Warm: j.Warm, Measure: j.Measure}
-	s, err = measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
-	if err != nil {
-		return measure.Sample{}, err
+	plan := j.plan()
+	plan.Goroutines = 1
+	plan.Adjust = func(s *measure.Sample) error {
+		s.Backend, s.Reason = l.watcher.Backend()
+		return nil
 	}
-	s.Backend, s.Reason = l.watcher.Backend()
-	return s, nil
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
 }
 
 // ErrFloor is returned when a window was too short, or too disturbed, to measure watching.
