@@ -39,9 +39,10 @@ func (e *SQE) RecvBundle(fd FD, n int, flags int, group uint16) *SQE {
 // empty datagram (result 0), ENOBUFS when the group is empty, or data that
 // filled the CQ. (6.0)
 //
-// Linux 6.18 may lose the end of a Unix stream that arrives together with the last
-// data: after a completion without [CQESockNonEmpty] the kernel does not check for it. Use
-// [SQE.RecvSelect] for Unix streams.
+// After more than 32 buffers in a row Linux 6.12 and 6.18 do not report a TCP reset, nor
+// Linux 6.18 the end of a Unix stream, that had arrived before the last data were taken:
+// after a completion without [CQESockNonEmpty] the kernel does not check for it. Poll for
+// POLLRDHUP as well, by [SQE.PollAdd], and use [SQE.RecvSelect] after it.
 func (e *SQE) RecvMultishot(fd FD, flags int, group uint16) *SQE {
 	e.RecvSelect(fd, 0, flags, group)
 	e.raw.Ioprio = abi.IORING_RECV_MULTISHOT

@@ -293,7 +293,8 @@ func SockAccept(fd int, addr []byte) (nfd, n int, errno syscall.Errno) {
 }
 
 // SockName is getsockname(2), or with peer getpeername(2). It returns how many
-// bytes of addr are valid.
+// bytes of addr are valid. The peer of a connection that was reset comes from SO_PEERNAME,
+// for which the connection need not be established.
 func SockName(fd int, addr []byte, peer bool) (int, syscall.Errno) {
 	length := uint32(len(addr))
 	call := uintptr(unix.SYS_GETSOCKNAME)
@@ -301,10 +302,45 @@ func SockName(fd int, addr []byte, peer bool) (int, syscall.Errno) {
 		call = unix.SYS_GETPEERNAME
 	}
 	_, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)))
+	if peer && errno == syscall.ENOTCONN {
+		const peerName = 28 // SO_PEERNAME, which fails if length is longer than the address
+		for _, length = range [...]uint32{unix.SizeofSockaddrInet6, unix.SizeofSockaddrInet4} {
+			_, _, errno = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, peerName,
+				uintptr(SlicePointer(addr)), uintptr(unsafe.Pointer(&length)), 0)
+			if errno == 0 {
+				break
+			}
+		}
+	}
 	if errno != 0 {
 		return 0, errno
 	}
 	return int(length), 0
+}
+
+// InterfaceName returns the name of a network interface by its number, in the namespace of a socket.
+func InterfaceName(fd int, index uint32) (string, error) {
+	r, err := unix.NewIfreq("")
+	if err != nil {
+		return "", err
+	}
+	r.SetUint32(index)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, r); err != nil {
+		return "", err
+	}
+	return r.Name(), nil
+}
+
+// InterfaceIndex returns the number of a network interface by its name, in the namespace of a socket.
+func InterfaceIndex(fd int, name string) (uint32, error) {
+	r, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, r); err != nil {
+		return 0, err
+	}
+	return r.Uint32(), nil
 }
 
 // SockInt reads an integer option of a socket.

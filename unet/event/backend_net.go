@@ -140,9 +140,9 @@ type netConn struct {
 	callbacks *sync.Mutex   // held during callbacks
 	wake      chan struct{} // makes the reader check the state
 	timer     *time.Timer
+	result    chan error  // of the TLS handshake, for Enroll
 	opened    bool        // OnOpen was called
 	exited    atomic.Bool // a callback has called runtime.Goexit
-	gone      bool        // closed; guarded by the connection's mutex
 
 	// Of a shutdown.
 	drainBy                  time.Time // nothing more has arrived by then
@@ -156,6 +156,7 @@ func (g *goroutines) newConn(nc net.Conn, o ConnOptions) *Conn {
 		n.callbacks = o.Beside.bstate.net.callbacks
 	}
 	if o.TLS != nil {
+		n.result = make(chan error, 1)
 		n.conn = tls.Client(nc, o.TLS)
 	}
 	c.bstate.net = n
@@ -169,9 +170,18 @@ func (g *goroutines) handshake(c *Conn) (failed bool) {
 	if !ok {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
-	defer cancel()
-	err := t.HandshakeContext(ctx)
+	c.mu.Lock()
+	err := c.reason() // a function of the configuration may have ended the goroutine
+	c.mu.Unlock()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+		defer cancel()
+		if !c.runApart(c.bstate.net.callbacks, func() { err = t.HandshakeContext(ctx) }) {
+			c.mu.Lock()
+			err = c.reason()
+			c.mu.Unlock()
+		}
+	}
 	if err == nil {
 		c.handshakeEnded(nil)
 		return false
@@ -256,11 +266,8 @@ func (c *Conn) callOpen(f func()) {
 }
 
 // addrs implements backend.
-func (g *goroutines) addrs(c *Conn) (local, remote net.Addr) {
-	if c.bstate.net.gone {
-		return nil, nil
-	}
-	return c.bstate.net.conn.LocalAddr(), c.bstate.net.conn.RemoteAddr()
+func (g *goroutines) addrs(c *Conn) *addrs {
+	return &addrs{c.bstate.net.conn.LocalAddr(), c.bstate.net.conn.RemoteAddr()}
 }
 
 // notify implements backend. It does not block: callbacks call it.
@@ -326,21 +333,29 @@ func (g *goroutines) write(c *Conn) {
 	c.mu.Lock()
 	for (c.out.n > 0 || len(c.out.finished) > 0) && !c.state.aborted {
 		if p := c.out.front(); p != nil {
+			n, err := 0, error(nil)
 			c.mu.Unlock()
-			n, err := c.bstate.net.conn.Write(p)
+			locked = false
+			c.runApart(c.bstate.net.callbacks, func() { n, err = c.bstate.net.conn.Write(p) })
 			c.mu.Lock()
+			locked = true
 			c.out.advance(n)
 			if err != nil {
 				c.fail(c.endError("write", err))
 			}
 		} else if c.out.n > 0 {
 			r := *c.out.head.file
+			n, err := int64(0), error(nil)
 			c.mu.Unlock()
-			n, err := io.Copy(c.bstate.net.conn, io.NewSectionReader(r.f, r.off, int64(min(r.left, filePiece))))
+			locked = false
+			c.runApart(c.bstate.net.callbacks, func() {
+				n, err = io.Copy(c.bstate.net.conn, io.NewSectionReader(r.f, r.off, int64(min(r.left, filePiece))))
+			})
 			if n == 0 && err == nil {
 				err = c.opError("write", io.ErrUnexpectedEOF)
 			}
 			c.mu.Lock()
+			locked = true
 			c.out.advance(int(n))
 			if err != nil {
 				c.fail(c.endError("write", err))
@@ -398,10 +413,10 @@ func (g *goroutines) serve(c *Conn) {
 		}
 	}()
 	if !c.bstate.net.opened {
-		c.bstate.net.opened = true
 		if g.handshake(c) {
 			return
 		}
+		c.bstate.net.opened = true
 		c.call(c.onOpen)
 	}
 	for {
@@ -428,7 +443,10 @@ func (g *goroutines) read(c *Conn) {
 	}
 	p := bufs.Get().(*[]byte)
 	defer bufs.Put(p)
-	n, err := c.bstate.net.conn.Read(*p)
+	n, err := 0, error(nil)
+	if !c.runApart(c.bstate.net.callbacks, func() { n, err = c.bstate.net.conn.Read(*p) }) {
+		return
+	}
 	c.bstate.bulk = n >= g.server.opts.BufferSize
 	if n > 0 {
 		g.deliver(c, (*p)[:n])
@@ -561,7 +579,6 @@ func (g *goroutines) finish(c *Conn) {
 func (g *goroutines) free(c *Conn) {
 	k := &c.bstate
 	c.mu.Lock()
-	k.net.gone = true
 	c.out.drop()
 	if k.net.timer != nil {
 		k.net.timer.Stop()

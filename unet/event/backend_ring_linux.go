@@ -246,7 +246,7 @@ func (l *ringLoop) wake() {
 // end implements driver: it cancels the operations that the connection has in flight.
 func (l *ringLoop) end(c *Conn) bool {
 	k := &c.bstate
-	if !k.armed && !c.out.busy {
+	if !k.armed && !k.endArmed && !c.out.busy {
 		return true
 	}
 	if !k.ending {
@@ -338,6 +338,8 @@ const (
 	// pollIn and pollOut are POLLIN and POLLOUT.
 	pollIn  uring.PollEvents = 1
 	pollOut uring.PollEvents = 4
+	// pollEnd is POLLRDHUP; the kernel adds POLLHUP and POLLERR.
+	pollEnd uring.PollEvents = 1 << 13
 )
 
 // wakeupEvents is POLLIN and EPOLLET: each signal is reported although the eventfd is
@@ -461,6 +463,7 @@ const (
 	kindPacketPoll   // a poll for room to send them
 	kindPacketCancel // of either
 	kindWritable     // a socket has room for more bytes
+	kindEnd          // the peer has ended its direction, or the connection is broken
 )
 
 // complete handles one completion.
@@ -477,6 +480,8 @@ func (l *ringLoop) complete(e uring.CQE) {
 			c.mu.Unlock()
 			l.markDirty(c)
 		}
+	case kindEnd:
+		l.endPolled(e)
 	case kindAccept:
 		l.accepted(e)
 	case kindWakeup:
@@ -541,6 +546,7 @@ func (l *ringLoop) recycle(id uint16, data []byte) {
 // arrived handles a completion of a connection's receive.
 func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	k := &c.bstate
+	k.nonEmpty = e.Has(uring.CQESockNonEmpty)
 	if !e.Has(uring.CQEMore) {
 		k.armed, k.canceling = false, false
 		l.markDirty(c)
@@ -548,7 +554,7 @@ func (l *ringLoop) arrived(c *Conn, e uring.CQE, data []byte) {
 	if e.Res > 0 {
 		l.deliver(c, data)
 		l.noteFlow(k, len(data) == l.server.opts.BufferSize)
-		if k.armed && k.tid != l.tid && !k.canceling {
+		if k.armed && !k.canceling && (k.tid != l.tid || k.missesEnd()) {
 			l.markDirty(c)
 		}
 		return
@@ -690,7 +696,7 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 	draining := l.leaving && !k.drained
 	switch {
 	case k.ending: // end cancels all operations
-	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept != nil):
+	case k.armed && !k.canceling && (!want || draining || k.tid != l.tid || k.bulk && !k.oneShot || k.kept != nil || k.missesEnd()):
 		k.canceling = true
 		l.sqe().Cancel(k.tag(kindRecv)).SetUserData(k.tag(kindCancel))
 	case k.kept != nil:
@@ -699,21 +705,21 @@ func (l *ringLoop) input(c *Conn) (release bool) {
 		return want && !s.eof
 	case !k.armed && want && !draining && !s.eof:
 		l.receive(c)
+	case k.armed && !k.oneShot && !k.endArmed && !k.hungUp: // its thread has exited
+		l.pollEnd(c)
 	}
 	return false
 }
 
 // receive arms the receive: a poll where plain calls receive (noteFlow), otherwise
-// multishot, except for Unix sockets. For Unix sockets Linux 6.18 counts the remaining bytes. If data and
-// the end of the stream arrive at the same time, a multishot receive returns the data,
-// finds nothing left, and never checks again: the end, and with it OnClose, would be lost.
+// multishot, except after the end of the stream was reported (pollEnd).
 func (l *ringLoop) receive(c *Conn) {
 	k := &c.bstate
-	k.oneShot = c.network == "unix" || k.bulk
+	k.oneShot = k.bulk || k.hungUp
 	if k.tid != 0 && !k.oneShot {
 		l.count.rearms.Add(1)
 	}
-	k.armed, k.mayHaveMore, k.tid = true, false, l.tid
+	k.armed, k.mayHaveMore, k.nonEmpty, k.tid = true, false, false, l.tid
 	k.polling = k.bulk
 	if e := l.sqe(); k.polling {
 		e.PollAdd(uring.Fd(k.fd), pollIn).SetUserData(k.tag(kindRecv))
@@ -721,8 +727,42 @@ func (l *ringLoop) receive(c *Conn) {
 		e.RecvSelect(uring.Fd(k.fd), 0, 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
 	} else {
 		e.RecvMultishot(uring.Fd(k.fd), 0, l.bufs.Group()).SetUserData(k.tag(kindRecv))
+		l.pollEnd(c)
 	}
 }
+
+// pollEnd polls for the end of the stream beside a multishot receive, which may miss it:
+// the kernel takes the last bytes, finds that the socket holds no more, waits, and does not
+// check whether the connection has ended meanwhile
+// (docs/kernel-reports/multishot-receive-end.md, TestEndAfterData).
+func (l *ringLoop) pollEnd(c *Conn) {
+	if k := &c.bstate; !k.endArmed {
+		k.endArmed = true
+		l.sqe().PollAdd(uring.Fd(k.fd), pollEnd).SetUserData(k.tag(kindEnd))
+	}
+}
+
+// endPolled handles the completion of that poll. Only the receive tells how the stream has
+// ended, after the data.
+func (l *ringLoop) endPolled(e uring.CQE) {
+	c := l.find(e.UserData)
+	if c == nil {
+		return
+	}
+	k := &c.bstate
+	k.endArmed = false
+	switch e.Errno() {
+	case syscall.ECANCELED, syscall.EINTR, syscall.EAGAIN:
+		// The connection ends, or the thread that had armed it has exited: input polls again.
+	default:
+		k.hungUp = true
+	}
+	l.markDirty(c)
+}
+
+// missesEnd reports whether the receive that is armed may not report the end of the stream,
+// although the end has come: it is multishot and waits.
+func (k *backendState) missesEnd() bool { return k.hungUp && !k.oneShot && !k.nonEmpty }
 
 // ensureSpace implements driver: it ensures that there are enough free SQEs to process one
 // connection.

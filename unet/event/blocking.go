@@ -28,6 +28,7 @@ import (
 func Blocking(serve func(c net.Conn)) Handler {
 	return Handler{
 		OnOpen: func(c *Conn) {
+			_ = c.LocalAddr() // Another goroutine may ask after the end.
 			b := &blockingConn{c: c}
 			c.blocking = b
 			b.next, _ = iter.Pull(func(yield func(struct{}) bool) {
@@ -63,12 +64,11 @@ type blockingConn struct {
 	eof    bool  // the peer has ended its direction
 	err    error // OnClose was called
 
-	mu            sync.Mutex // guards the rest
-	closed        bool       // by Close
-	waits         bool       // the coroutine waits
-	readBy        time.Time
-	writeBy       time.Time
-	local, remote net.Addr
+	mu      sync.Mutex // guards the rest
+	closed  bool       // by Close
+	waits   bool       // the coroutine waits
+	readBy  time.Time
+	writeBy time.Time
 }
 
 // step runs the coroutine until it waits or ends. It may be called before the event that
@@ -227,17 +227,7 @@ func (b *blockingConn) SetWriteDeadline(t time.Time) error {
 }
 
 // LocalAddr implements net.Conn.
-func (b *blockingConn) LocalAddr() net.Addr { return b.addr(&b.local, b.c.LocalAddr) }
+func (b *blockingConn) LocalAddr() net.Addr { return b.c.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (b *blockingConn) RemoteAddr() net.Addr { return b.addr(&b.remote, b.c.RemoteAddr) }
-
-// addr keeps an address, because the connection loses it when it is closed.
-func (b *blockingConn) addr(kept *net.Addr, get func() net.Addr) net.Addr {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if *kept == nil {
-		*kept = get()
-	}
-	return *kept
-}
+func (b *blockingConn) RemoteAddr() net.Addr { return b.c.RemoteAddr() }

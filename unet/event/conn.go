@@ -27,14 +27,14 @@ var (
 // Conn is a connection of a server. Its methods may be called concurrently, from any
 // goroutine and from callbacks. After OnClose they return net.ErrClosed or do nothing.
 type Conn struct {
-	server       *Server
-	handler      *Handler
-	back         backend
-	bstate       backendState // of the backend
-	network      string
-	blocking     *blockingConn // by Blocking
-	secure       *secure       // TLS, of the backends with loops
-	handshakeErr chan error    // receives the result of the TLS handshake that Enroll awaits
+	server   *Server
+	handler  *Handler
+	back     backend
+	bstate   backendState // of the backend
+	network  string
+	names    *addrs        // nil until they are asked for; guarded by mu
+	blocking *blockingConn // by Blocking
+	secure   *secure       // TLS, of the backends with loops
 
 	mu     sync.Mutex
 	out    outQueue
@@ -47,9 +47,6 @@ type Conn struct {
 // newConn returns a connection that is not served yet.
 func (s *Server) newConn(back backend, network string, o ConnOptions) *Conn {
 	c := &Conn{server: s, back: back, network: network, handler: o.Handler, value: o.Value}
-	if o.TLS != nil {
-		c.handshakeErr = make(chan error, 1)
-	}
 	if c.handler == nil {
 		c.handler = &s.handler
 	}
@@ -69,9 +66,15 @@ type backend interface {
 	exited(c *Conn)
 	// do runs f as a callback of the connection.
 	do(c *Conn, f func())
-	// addrs returns the addresses of the connection. The caller holds its mutex.
-	addrs(c *Conn) (local, remote net.Addr)
+	// addrs returns the addresses of the connection, nil for those that are not known. The
+	// caller holds the connection's mutex.
+	addrs(c *Conn) *addrs
 }
+
+// addrs are the addresses of a connection.
+type addrs [2]net.Addr
+
+const localAddr, remoteAddr = 0, 1
 
 // state holds the caller's requests and their progress. The connection's mutex guards it.
 type state struct {
@@ -96,7 +99,7 @@ type state struct {
 // received the bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.secure != nil {
-		return c.secure.write(p)
+		return c.secure.write(p, nil)
 	}
 	c.mu.Lock()
 	if err := c.writeError(); err != nil {
@@ -160,7 +163,8 @@ func (c *Conn) sendRest() {
 // has been encrypted.
 func (c *Conn) WriteFunc(p []byte, done func(err error)) error {
 	if c.secure != nil {
-		return c.secure.writeFunc(p, done)
+		_, err := c.secure.write(p, done)
+		return err
 	}
 	c.mu.Lock()
 	if err := c.writeError(); err != nil {
@@ -254,15 +258,19 @@ func (c *Conn) failLent() {
 }
 
 // setClosed calls done for all lent memory and then marks the connection closed: no memory is lent
-// to it any more.
+// to it any more. Only if the loop has failed can a Write still be encrypting.
 func (c *Conn) setClosed() {
 	for {
 		c.failLent()
 		c.mu.Lock()
-		if len(c.out.finished) == 0 {
+		encrypts := c.secure != nil && c.secure.writing > 0
+		if len(c.out.finished) == 0 && !encrypts {
 			break
 		}
 		c.mu.Unlock()
+		if encrypts {
+			time.Sleep(retryPause)
+		}
 	}
 	c.state.closed = true
 	c.mu.Unlock()
@@ -272,7 +280,7 @@ func (c *Conn) setClosed() {
 // not change bufs.
 func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 	if c.secure != nil {
-		n, err := c.secure.write(bytes.Join(bufs, nil))
+		n, err := c.secure.write(bytes.Join(bufs, nil), nil)
 		return int64(n), err
 	}
 	c.mu.Lock()
@@ -299,15 +307,20 @@ func (c *Conn) Writev(bufs net.Buffers) (int64, error) {
 
 // writeError returns the error of a Write that cannot be accepted. The caller holds mu.
 func (c *Conn) writeError() error {
-	s := &c.state
 	switch {
-	case s.closing || s.finWrite || s.aborted || s.closed:
+	case c.ends():
 		return c.opError("write", net.ErrClosed)
 	case c.out.n >= c.server.opts.WriteLimit:
-		s.writableDue = true
+		c.state.writableDue = true
 		return ErrFull
 	}
 	return nil
+}
+
+// ends reports whether nothing more can be written. The caller holds mu.
+func (c *Conn) ends() bool {
+	s := &c.state
+	return s.closing || s.finWrite || s.aborted || s.closed
 }
 
 func (c *Conn) opError(op string, err error) error {
@@ -462,21 +475,28 @@ func (c *Conn) Value() any {
 	return c.value
 }
 
-// LocalAddr returns the local address, nil after OnClose.
-func (c *Conn) LocalAddr() net.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	local, _ := c.back.addrs(c)
-	return local
-}
+// LocalAddr returns the local address. It is never nil, and [Conn.RemoteAddr] has what holds
+// after OnClose.
+func (c *Conn) LocalAddr() net.Addr { return c.addr(localAddr) }
 
-// RemoteAddr returns the peer's address. It is nil when the connection is broken and
-// after OnClose; if the address is needed later, call RemoteAddr in OnOpen.
-func (c *Conn) RemoteAddr() net.Addr {
+// RemoteAddr returns the peer's address, also while and after the connection breaks. It is
+// never nil. The connection keeps the address from the first call of LocalAddr or RemoteAddr
+// on. If that comes after OnClose has returned, the result is the zero address of the network.
+func (c *Conn) RemoteAddr() net.Addr { return c.addr(remoteAddr) }
+
+func (c *Conn) addr(which int) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, remote := c.back.addrs(c)
-	return remote
+	if c.names == nil {
+		c.names = c.back.addrs(c)
+	}
+	switch a := c.names[which]; {
+	case a != nil:
+		return a
+	case c.network == "unix":
+		return &net.UnixAddr{Net: "unix"}
+	}
+	return &net.TCPAddr{}
 }
 
 // isClosed reports whether OnClose was called.
@@ -493,7 +513,18 @@ func (c *Conn) noteFull() {
 		c.state.full = true
 	} else if c.out.n <= limit/2 {
 		c.state.full = false
+		if c.secure != nil {
+			c.secure.own = 0
+		}
 	}
+}
+
+// blocked reports whether nothing is read because WriteLimit is reached. In full duplex that
+// stops reading only when crypto/tls has added as much by itself: it answers each KeyUpdate of
+// the peer, however much is pending. The caller holds mu.
+func (c *Conn) blocked() bool {
+	s := &c.state
+	return s.full && (!s.duplex || c.secure != nil && c.secure.own >= max(c.server.opts.WriteLimit, recordBytes))
 }
 
 // wantsInput reports whether OnData may be called. The caller holds mu.
@@ -503,7 +534,7 @@ func (c *Conn) wantsInput() bool {
 	if c.secure != nil && c.secure.inputFull {
 		return false
 	}
-	return !s.paused && !s.closing && !s.aborted && !s.eof && (!s.full || s.duplex)
+	return !s.paused && !s.closing && !s.aborted && !s.eof && !c.blocked()
 }
 
 // resets reports whether a connection that ends because of err is reset: the peer may not
@@ -554,10 +585,18 @@ func (c *Conn) reason() error {
 // Calls of the handler. Each returns normally, or aborts the connection and ends in a
 // panic or in runtime.Goexit.
 
+// handshakeResult returns the channel for the result of the TLS handshake that Enroll awaits.
+func (c *Conn) handshakeResult() chan error {
+	if c.secure != nil {
+		return c.secure.result
+	}
+	return c.bstate.net.result
+}
+
 // handshakeEnded reports the result of the TLS handshake to Enroll, if it waits.
 func (c *Conn) handshakeEnded(err error) {
 	select {
-	case c.handshakeErr <- err:
+	case c.handshakeResult() <- err:
 	default:
 	}
 }
@@ -597,6 +636,36 @@ func (c *Conn) run(f func()) {
 	}()
 	f()
 	returned = true
+}
+
+// runApart calls f, which may call the program's functions, outside of the callbacks, and
+// reports whether f has returned. A panic, or runtime.Goexit, in f ends the connection as one in
+// a callback does. calls is held while OnPanic is called, so that no callback overlaps it.
+func (c *Conn) runApart(calls sync.Locker, f func()) (returned bool) {
+	defer func() {
+		if returned {
+			return
+		}
+		value, handle := recover(), c.handler.OnPanic
+		if value != nil && handle == nil {
+			panic(value) // on the same stack, so that the report shows it
+		}
+		c.mu.Lock()
+		c.fail(&HandlerError{value})
+		c.mu.Unlock()
+		if value == nil && c.bstate.net != nil {
+			c.back.exited(c)
+		}
+		if value != nil {
+			calls.Lock()
+			defer calls.Unlock()
+			handle(c, value)
+		}
+		c.mu.Lock()
+		c.notifyAndUnlock()
+	}()
+	f()
+	return true
 }
 
 // callOnOpen, callOnData and callOnEOF call the handler with decrypted data.
@@ -821,8 +890,8 @@ type backendState struct {
 	turnLeft    int32        // bytes that OnData may still get in turn
 	drainLeft   int32        // Shutdown: how much more is read at most, 0 before the first piece
 	timerAt     int32        // index in the heap of timers + 1, 0 if it is not there
+	turn        uint32       // the loop's turn that turnLeft is for
 	kept        *keptInput   // nil if nothing is kept
-	turn        uint64       // the loop's turn that turnLeft is for
 	watched     watch.Events // epoll: what the descriptor is registered for, 0 for not at all
 	armed       bool         // a receive is in flight
 	canceling   bool         // its cancellation was submitted
@@ -831,6 +900,9 @@ type backendState struct {
 	drained     bool         // Shutdown: all that had arrived was delivered
 	oneShot     bool         // the receive ends after one completion
 	polling     bool         // a poll is armed instead of a receive
+	nonEmpty    bool         // the socket held more bytes after the last receive
+	endArmed    bool         // a poll for the end of the stream is in flight
+	hungUp      bool         // that poll has found the end
 	lingers     bool         // closing the socket may wait for the peer
 	bulk        bool         // the peer sends much
 	mayHaveMore bool         // plain calls may receive more

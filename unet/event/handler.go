@@ -51,9 +51,10 @@ type Handler struct {
 	// *net.OpError.
 	OnClose func(c *Conn, err error)
 	// OnPanic, if it is set, is called with the panic's value when a function of the
-	// handler, or one passed to [Conn.Post], panics. Only that connection ends, with a
-	// reset. Without OnPanic a panic ends the process, as in any goroutine. A panic in
-	// OnPanic itself ends the process.
+	// handler, one passed to [Conn.Post], or one of the tls.Config panics. Only that connection
+	// ends, with a reset. Without OnPanic a panic ends the process, as in any goroutine. A panic
+	// in OnPanic itself ends the process. If a function of the tls.Config panics after the
+	// connection has ended, OnPanic is called after OnHandshakeError.
 	OnPanic func(c *Conn, value any)
 }
 
@@ -163,6 +164,8 @@ func (c *Conn) onClose(err error) {
 	if c.secure != nil {
 		c.secure.fail(net.ErrClosed)
 		if !c.secure.opened {
+			c.secure.calls.Lock()
+			defer c.secure.calls.Unlock()
 			c.handshakeFailed(err)
 			return
 		}

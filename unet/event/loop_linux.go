@@ -3,6 +3,8 @@
 package event
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -44,7 +46,7 @@ type loop struct {
 	marked   batch[*Conn]
 	timers   timerHeap
 
-	turns uint64 // begun
+	turns uint32 // begun, modulo 1<<32
 
 	retryAt  time.Time // when a refused submission is tried again
 	delayed  []func()  // to be called at delayAt
@@ -521,34 +523,33 @@ func (l *loop) sendPending(c *Conn) (blocked bool) {
 }
 
 // addrs implements backend.
-func (l *loop) addrs(c *Conn) (local, remote net.Addr) {
-	if c.bstate.fd < 0 {
-		return nil, nil
+func (l *loop) addrs(c *Conn) *addrs {
+	a := new(addrs)
+	for i := range a {
+		var name [maxSockaddr]byte
+		n, errno := 0, syscall.EBADF
+		if c.bstate.fd >= 0 {
+			n, errno = sys.SockName(c.bstate.fd, name[:], i == remoteAddr)
+		}
+		if errno == 0 {
+			a[i] = netAddr(c.bstate.fd, name[:n])
+		}
 	}
-	if sa, err := syscall.Getsockname(c.bstate.fd); err == nil {
-		local = netAddr(sa)
-	}
-	if sa, err := syscall.Getpeername(c.bstate.fd); err == nil {
-		remote = netAddr(sa)
-	}
-	return local, remote
+	return a
 }
 
-// netAddr converts an address.
-func netAddr(sa syscall.Sockaddr) net.Addr {
-	switch sa := sa.(type) {
-	case *syscall.SockaddrInet4:
-		return &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
-	case *syscall.SockaddrInet6:
-		a := &net.TCPAddr{IP: append(net.IP(nil), sa.Addr[:]...), Port: sa.Port}
-		if sa.ZoneId != 0 {
-			if ifi, err := net.InterfaceByIndex(int(sa.ZoneId)); err == nil {
-				a.Zone = ifi.Name
-			}
+// netAddr converts an address of a stream socket from the kernel's form.
+func netAddr(fd int, name []byte) net.Addr {
+	if len(name) >= 2 && binary.NativeEndian.Uint16(name) == syscall.AF_UNIX {
+		path := append(name[2:], 0)
+		if path[0] == 0 { // abstract, or no name: package net writes an @
+			path = append([]byte{'@'}, append(path[1:], 0)...)
 		}
-		return a
-	case *syscall.SockaddrUnix:
-		return &net.UnixAddr{Name: sa.Name, Net: "unix"}
+		path, _, _ = bytes.Cut(path, []byte{0})
+		return &net.UnixAddr{Name: string(path), Net: "unix"}
+	}
+	if p := peerFrom(fd, name); p.Addr.IsValid() {
+		return net.TCPAddrFromAddrPort(p.Addr)
 	}
 	return nil
 }
@@ -719,6 +720,9 @@ func (l *loop) processEnd(c *Conn) bool {
 	case s.closing && c.out.n == 0 && !c.out.busy:
 	default:
 		return false
+	}
+	if c.secure != nil && c.secure.writing > 0 {
+		return false // the Write that encrypts notifies the loop
 	}
 	return l.d.end(c)
 }

@@ -372,7 +372,7 @@ func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
 		default: // an error of the first datagram
 			n = 1
 			name, _, _ := s.parts(batch[0])
-			s.failed = append(s.failed, failedPacket{peerFrom(name), os.NewSyscallError("sendmsg", errno)})
+			s.failed = append(s.failed, failedPacket{peerFrom(s.fd, name), os.NewSyscallError("sendmsg", errno)})
 		}
 		for i := range batch[:n] {
 			s.remove(&batch[i])
@@ -635,7 +635,7 @@ func (l *loop) each(i, n int, f func(i int)) {
 
 // deliver passes a message to the handler, or keeps it while reading is paused.
 func (s *loopSocket) deliver(name, control, data []byte) {
-	peer, segment := peerFrom(name), 0
+	peer, segment := peerFrom(s.fd, name), 0
 	if len(control) > 0 && len(data) <= maxPacket {
 		if segment = sys.SegmentSize(control); segment >= len(data) {
 			segment = 0
@@ -796,7 +796,7 @@ func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
 	}
 	a := ip.As16()
 	copy(b[8:], a[:])
-	binary.NativeEndian.PutUint32(b[24:], zoneIndex(ip.Zone()))
+	binary.NativeEndian.PutUint32(b[24:], zoneIndex(s.fd, ip.Zone()))
 	return b[:syscall.SizeofSockaddrInet6], nil
 }
 
@@ -821,8 +821,8 @@ func unixName(b []byte, name string) ([]byte, error) {
 	return b[:n+1], nil
 }
 
-// peerFrom returns the peer of an address in the kernel's form.
-func peerFrom(name []byte) Peer {
+// peerFrom returns the peer of an address in the kernel's form, as a socket sees it.
+func peerFrom(fd int, name []byte) Peer {
 	if len(name) < 2 {
 		return Peer{}
 	}
@@ -832,7 +832,7 @@ func peerFrom(name []byte) Peer {
 	case family == syscall.AF_INET6 && len(name) >= syscall.SizeofSockaddrInet6:
 		a := netip.AddrFrom16([16]byte(name[8:24]))
 		if id := binary.NativeEndian.Uint32(name[24:]); id != 0 {
-			a = a.WithZone(zoneName(id))
+			a = a.WithZone(zoneName(fd, id))
 		}
 		return Peer{Addr: netip.AddrPortFrom(a, binary.BigEndian.Uint16(name[2:]))}
 	case family == syscall.AF_UNIX && len(name) > 2:
@@ -846,40 +846,24 @@ func peerFrom(name []byte) Peer {
 	return Peer{}
 }
 
-// zoneNames holds the names of interfaces by their numbers.
-var zoneNames sync.Map
-
-func zoneName(id uint32) string {
-	if name, ok := zoneNames.Load(id); ok {
-		return name.(string)
+// zoneName returns the name of an interface, or its number if it has none. Names and numbers
+// change, so the kernel is asked each time.
+func zoneName(fd int, id uint32) string {
+	if name, err := sys.InterfaceName(fd, id); err == nil {
+		return name
 	}
-	name := strconv.Itoa(int(id))
-	if ifi, err := net.InterfaceByIndex(int(id)); err == nil {
-		name = ifi.Name
-		zoneNames.Store(id, name)
-	}
-	return name
+	return strconv.Itoa(int(id))
 }
 
-func zoneIndex(zone string) uint32 {
+// zoneIndex returns the number of an interface by its name, which may be a number itself; 0 if
+// there is none.
+func zoneIndex(fd int, zone string) uint32 {
 	if zone == "" {
 		return 0
 	}
-	if n, err := strconv.Atoi(zone); err == nil {
-		return uint32(n)
+	if id, err := sys.InterfaceIndex(fd, zone); err == nil {
+		return id
 	}
-	found := uint32(0)
-	zoneNames.Range(func(id, name any) bool {
-		if name == zone {
-			found = id.(uint32)
-		}
-		return found == 0
-	})
-	if found == 0 {
-		if ifi, err := net.InterfaceByName(zone); err == nil {
-			found = uint32(ifi.Index)
-			zoneNames.Store(found, zone)
-		}
-	}
-	return found
+	id, _ := strconv.ParseUint(zone, 10, 32)
+	return uint32(id)
 }

@@ -227,7 +227,10 @@ func TestDoValueAndAddresses(t *testing.T) {
 		if got := receive(t, "OnClose", closed); got != s.Addr().String() {
 			t.Errorf("address in OnClose %s", got)
 		}
-		await(t, "no address after OnClose", func() bool { return c.RemoteAddr() == nil })
+		await(t, "it is closed", func() bool { return s.Stats().Open == 0 })
+		if got := c.RemoteAddr().String(); got != client.LocalAddr().String() {
+			t.Errorf("after OnClose the peer's address is %s", got)
+		}
 		c.Post(func() { t.Error("Do ran after OnClose") })
 		c.SetTimer(1)
 		c.PauseRead()

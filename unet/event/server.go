@@ -143,7 +143,7 @@ func (s *Server) enroll(ctx context.Context, nc net.Conn, o ConnOptions) (*Conn,
 		return c, nil
 	}
 	select {
-	case err = <-c.handshakeErr:
+	case err = <-c.handshakeResult():
 	case <-ctx.Done():
 		c.Abort()
 		err = ctx.Err()

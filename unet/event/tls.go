@@ -27,8 +27,9 @@ const (
 // passes the received data. The handshake runs in a goroutine, which waits for data. After
 // it the loop decrypts. A Read of a wire without data then returns a timeout error.
 type secure struct {
-	c    *Conn
-	conn *tls.Conn
+	c      *Conn
+	conn   *tls.Conn
+	result chan error // for Enroll, of capacity 1
 
 	mu      sync.Mutex // guards the fields that the handshake shares with the loop
 	arrived *sync.Cond
@@ -38,16 +39,22 @@ type secure struct {
 	broken  error  // the connection ends
 
 	// The fields below belong to the loop.
-	opened    bool // OnOpen was called
-	ended     bool // the peer has ended its direction
-	waiting   bool // for reading to be resumed
-	alerted   bool // close_notify is sent; guarded by the connection's mutex
-	inputFull bool // in has handshakeBytes; guarded by the connection's mutex
+	opened  bool // OnOpen was called
+	ended   bool // the peer has ended its direction
+	waiting bool // for reading to be resumed
+
+	// The connection's mutex guards the fields below.
+	alerted   bool // close_notify is sent
+	inputFull bool // in has handshakeBytes
+	writing   int  // calls of Write and WriteFunc that encrypt: the connection does not end meanwhile
+	own       int  // bytes that crypto/tls has written by itself since WriteLimit was reached
+
+	calls sync.Mutex // held while OnPanic is called for the handshake, or OnHandshakeError
 }
 
 // newSecure puts TLS on a connection.
 func newSecure(c *Conn, config *tls.Config, client bool) *secure {
-	s := &secure{c: c}
+	s := &secure{c: c, result: make(chan error, 1)}
 	s.arrived = sync.NewCond(&s.mu)
 	if client {
 		s.conn = tls.Client((*wire)(s), config)
@@ -62,8 +69,10 @@ func (s *secure) start() {
 	s.c.server.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 		defer cancel()
-		err := s.conn.HandshakeContext(ctx)
-		s.c.back.do(s.c, func() { s.handshakeDone(err) })
+		var err error
+		if s.c.runApart(&s.calls, func() { err = s.conn.HandshakeContext(ctx) }) {
+			s.c.back.do(s.c, func() { s.handshakeDone(err) })
+		}
 	})
 }
 
@@ -164,12 +173,13 @@ func (s *secure) pump() {
 	for s.opened && !s.ended {
 		c.mu.Lock()
 		gone := c.state.closing || c.state.aborted
-		s.waiting = !gone && (c.state.paused || c.state.full && !c.state.duplex)
+		s.waiting = !gone && (c.state.paused || c.blocked())
 		c.mu.Unlock()
 		if gone || s.waiting {
 			return
 		}
-		n, err := s.conn.Read(p)
+		n, err := 0, error(nil)
+		c.run(func() { n, err = s.conn.Read(p) }) // functions of the configuration may panic
 		if n > 0 {
 			c.callOnData(p[:n])
 			sys.Poison(p[:n])
@@ -213,36 +223,36 @@ func (s *secure) closeNotify() {
 	st.notified = false
 }
 
-// write encrypts p.
-func (s *secure) write(p []byte) (int, error) {
+// write encrypts p and then, if done is not nil, makes the loop call it. crypto/tls takes all
+// of p or, after its end, nothing: wire.Write does not fail.
+func (s *secure) write(p []byte, done func(error)) (int, error) {
 	c := s.c
 	c.mu.Lock()
-	err := c.writeError()
-	c.mu.Unlock()
-	if err != nil {
+	if err := c.writeError(); err != nil {
+		c.mu.Unlock()
 		return 0, err
 	}
+	s.writing++
+	c.mu.Unlock()
 	n, err := s.conn.Write(p)
-	if err != nil {
-		return n, c.opError("write", err)
-	}
-	return n, nil
-}
-
-// writeFunc encrypts p, and makes the loop call done.
-func (s *secure) writeFunc(p []byte, done func(error)) error {
-	if _, err := s.write(p); err != nil {
-		return err
-	}
-	c := s.c
 	c.mu.Lock()
-	if c.state.closed { // meanwhile
-		c.mu.Unlock()
-		return c.opError("write", net.ErrClosed)
+	s.writing--
+	ends := c.ends()
+	if err == nil && done != nil {
+		c.out.lend(nil, done, false)
 	}
-	c.out.lend(nil, done, false)
-	c.notifyAndUnlock()
-	return nil
+	if ends || done != nil {
+		c.notifyAndUnlock()
+	} else {
+		c.mu.Unlock()
+	}
+	switch {
+	case err == nil:
+		return n, nil
+	case ends: // meanwhile
+		err = net.ErrClosed
+	}
+	return n, c.opError("write", err)
 }
 
 // plaintexts holds buffers for decrypted data.
@@ -290,16 +300,20 @@ func (w *wire) Read(p []byte) (int, error) {
 	return 0, errWouldBlock
 }
 
-// Write implements net.Conn: it accepts all of p, however much is pending.
+// Write implements net.Conn: it accepts all of p, however much is pending. After the end of
+// the connection p is dropped, as the rest of a Write that was accepted before.
 func (w *wire) Write(p []byte) (int, error) {
 	c := w.c
 	c.mu.Lock()
 	if c.state.aborted || c.state.closed || c.state.finSent {
 		c.mu.Unlock()
-		return 0, net.ErrClosed
+		return len(p), nil
 	}
 	c.out.add(p)
 	c.noteFull()
+	if c.state.full && w.writing == 0 {
+		w.own += len(p)
+	}
 	c.notifyAndUnlock()
 	return len(p), nil
 }

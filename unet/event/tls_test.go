@@ -374,10 +374,10 @@ func TestTLSLentToAClosedConnection(t *testing.T) {
 			} else {
 				needEpoll(t)
 			}
-			conns, closed := make(chan *Conn, 1), make(chan struct{})
+			conns, order := make(chan *Conn, 1), make(chan string, 3)
 			s := start(t, Handler{
 				OnOpen:  func(c *Conn) { conns <- c },
-				OnClose: func(*Conn, error) { close(closed) },
+				OnClose: func(*Conn, error) { order <- "OnClose" },
 			}, Options{Mode: mode, Loops: 1, TLS: server})
 			peer := tls.Client(dial(t, s), client)
 			if err := peer.Handshake(); err != nil {
@@ -397,14 +397,19 @@ func TestTLSLentToAClosedConnection(t *testing.T) {
 			receive(t, "end of Post", swapped)
 			end := func() {
 				c.Abort()
-				receive(t, "OnClose", closed)
+				turn := make(chan struct{})
+				c.Post(func() { close(turn) }) // after the loop has seen the Abort
+				receive(t, "turn", turn)
+				order <- "encrypted"
 			}
 			held.write.Store(&end)
-			done := make(chan error, 1)
-			if err := c.WriteFunc([]byte("x"), func(err error) { done <- err }); err == nil {
-				receive(t, "call of done", done)
-			} else if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("WriteFunc returned %v", err)
+			if err := c.WriteFunc([]byte("x"), func(error) { order <- "done" }); err != nil {
+				t.Errorf("WriteFunc returned %v for bytes that were sent", err)
+			}
+			for _, want := range []string{"encrypted", "done", "OnClose"} {
+				if got := receive(t, want, order); got != want {
+					t.Errorf("%s came before %s", got, want)
+				}
 			}
 		})
 	}
