@@ -27,7 +27,8 @@
 //	internal/sys.SockSend  sendto  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockSendMany  sendmsg  MSG_DONTWAIT is added there; longer copies tell the scheduler
 //	internal/sys.SockAccept  fcntl  F_GETFL reads a field
-//	internal/sys.SockName  call  getsockname, getpeername and SO_PEERNAME copy an address
+//	internal/sys.SockName  call  getsockname and getpeername copy an address
+//	internal/sys.SockName  getsockopt  SO_PEERNAME copies an address
 //	internal/sys.EpollPollSockets  epoll_pwait  timeout 0, and sockets answer poll without waiting; other files may not
 //	internal/sys.Signal  write  an eventfd of our own, full after 2^64-2 signals without a reader
 //	internal/sys.PreadNoWait  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)

@@ -765,6 +765,7 @@ type outQueue struct {
 	n          int  // bytes
 	off        int  // bytes of the head that were sent
 	busy       bool // the head belongs to the kernel
+	sending    bool // a goroutine sends the file at the head
 	finished   []finishedLoan
 }
 

@@ -1017,8 +1017,11 @@ func (l *loop) closeAll() {
 		l.conns[i] = nil // OnClose may end the goroutine
 		c.mu.Lock()
 		c.bstate.fd = -1
+		sending := c.out.sending
 		c.mu.Unlock()
-		l.closeFD(fd, c.bstate.lingers)
+		if !sending { // otherwise the goroutine of sendFile closes it
+			l.closeFD(fd, c.bstate.lingers)
+		}
 		l.count.open.Add(-1)
 		c.onClose(c.opError("read", l.broken))
 	}

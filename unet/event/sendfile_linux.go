@@ -6,33 +6,34 @@ import (
 	"io"
 	"os"
 	"syscall"
-
-	"github.com/ringside-io/ringside/internal/sys"
 )
 
 // sendFile begins to send the file at the head of the queue, in a goroutine: reading it
 // may wait for a disk. The caller holds the connection's mutex.
 //
-// The goroutine has a separate descriptor, because the connection is closed at once if
-// its loop fails. The socket is in blocking mode, so a timeout bounds how long a peer
-// that does not read holds the goroutine. Then the loop waits until the socket is
-// writable.
+// The goroutine uses the connection's descriptor: a duplicate could fail at the limit of
+// descriptors, and cut a download. The descriptor stays open until out.busy is reset; if the
+// loop fails meanwhile, the goroutine closes it (closeAll). The socket is in blocking mode, so a
+// timeout bounds how long a peer that does not read holds the goroutine. Then the loop waits
+// until the socket is writable.
 func (l *loop) sendFile(c *Conn) {
 	k, r := &c.bstate, *c.out.head.file
 	if !k.sendTimeout {
 		tv := syscall.NsecToTimeval(int64(fileWait))
 		k.sendTimeout = syscall.SetsockoptTimeval(k.fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &tv) == nil
 	}
-	fd, err := sys.Dup(k.fd)
-	if err != nil {
-		c.fail(c.opError("write", err))
-		l.markDirty(c)
-		return
-	}
-	c.out.busy = true
+	fd := k.fd
+	c.out.busy, c.out.sending = true, true
 	l.server.background.Go(func() {
 		n, err := c.sendRange(fd, r)
-		_ = syscall.Close(fd)
+		c.mu.Lock()
+		c.out.sending = false
+		failed := k.fd < 0
+		c.mu.Unlock()
+		if failed {
+			l.closeFD(fd, k.lingers)
+			return
+		}
 		l.post(func() { l.fileSent(c, n, err) })
 	})
 }

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestAddressesAfterReset asks for the addresses of connections that the peer has reset before
@@ -270,4 +273,55 @@ func TestOwnBytesAreBounded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSendFileWithoutDescriptors sends a file to a peer that reads slowly while the process has
+// no descriptor left.
+func TestSendFileWithoutDescriptors(t *testing.T) {
+	const size = 12 << 20
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	overModes(t, func(t *testing.T, o Options) {
+		s := start(t, Handler{OnData: func(c *Conn, _ []byte) {
+			if err := c.SendFile(f, 0, size, func(error) { _ = c.Close() }); err != nil {
+				t.Error(err)
+			}
+		}}, o)
+		c := dial(t, s)
+		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10)
+		await(t, "it is accepted", func() bool { return s.Stats().Open == 1 })
+		var before syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		set := func(limit syscall.Rlimit) {
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		defer set(before)
+		set(syscall.Rlimit{Cur: 3, Max: before.Max})
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		got := int64(0)
+		for end := error(nil); end == nil; {
+			var n int64
+			n, end = io.CopyN(io.Discard, c, 1<<20)
+			got += n
+			time.Sleep(3 * fileWait) // so that the goroutine gives up, and the loop begins again
+			if end != nil && end != io.EOF {
+				t.Error(end)
+			}
+		}
+		if got != size {
+			t.Errorf("the peer received %d of %d bytes", got, size)
+		}
+	})
 }
