@@ -367,7 +367,7 @@ const (
 // paths, because a part of its data was cached, counts in each.
 type Stats struct {
 	Cached uint64 `json:"cached"` // reads served by the page cache without blocking
-	Plain  uint64 `json:"plain"`  // plain system calls; those for small cached reads are counted in steps of 15
+	Plain  uint64 `json:"plain"`  // plain system calls; those for small cached reads are counted by one in many of them
 	Ring   uint64 `json:"ring"`   // operations through a ring
 	// Reactor holds the counters of the rings.
 	Reactor reactor.Stats `json:"reactor"`
