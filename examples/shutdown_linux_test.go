@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -46,11 +45,9 @@ var busy = []struct {
 	code  int
 	left  func(p *program)
 }{
-	{name: "cat", args: []string{"DIR/file"}, files: endless, work: readABit, code: 130},
 	{name: "checksum", args: []string{"DIR"}, files: endless, work: hasFileOpen, code: 130},
 	{name: "durable-log", args: []string{"DIR/log"}, work: keepLine, code: 130, left: lineIsKept},
 	{name: "echo", args: []string{"-addr", "127.0.0.1:0"}, work: say("hello")},
-	{name: "echo-watch", args: []string{"-addr", "127.0.0.1:0"}, work: flood},
 	{name: "fileserver", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http-watch", args: []string{"-addr", "127.0.0.1:0"}, work: half("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHo")},
 	{name: "http2", args: []string{"-addr", "127.0.0.1:0"}, work: halfOverTLS},
@@ -82,7 +79,7 @@ func TestBadOptions(t *testing.T) {
 		t.Skip("builds all programs")
 	}
 	bin := buildAll(t)
-	lines := []string{"restart -drain -1s", "echo-watch -idle 0s", "http-watch -idle -1s", "redis -idle 0s", "redis -max-memory 0", "upload -max -1"}
+	lines := []string{"restart -drain -1s", "http-watch -idle -1s", "redis -idle 0s", "redis -max-memory 0", "upload -max -1"}
 	for _, b := range busy {
 		if len(b.args) > 1 && b.args[0] == "-addr" {
 			lines = append(lines, b.name+" 127.0.0.1:0")
@@ -241,13 +238,6 @@ func endless(t *testing.T, dir string) {
 	}
 }
 
-// readABit reads the beginning of the output, so that the program then waits for a
-// reader that does not come.
-func readABit(p *program) {
-	_, err := io.CopyN(io.Discard, p.stdout, 1<<20)
-	p.must(err)
-}
-
 // hasFileOpen waits until the program reads the file.
 func hasFileOpen(p *program) {
 	p.until("the file to be opened", func() bool {
@@ -286,20 +276,6 @@ func say(text string) func(p *program) {
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
 			p.Fatalf("%q, %v", got, err)
-		}
-	}
-}
-
-// flood sends until the server does not take more, as its answers are not read.
-func flood(p *program) {
-	c := p.dial()
-	b := make([]byte, 1<<20)
-	for {
-		_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-		if _, err := c.Write(b); errors.Is(err, os.ErrDeadlineExceeded) {
-			return
-		} else if err != nil {
-			p.Fatal(err)
 		}
 	}
 }

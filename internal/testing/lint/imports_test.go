@@ -47,11 +47,10 @@ var layers = map[string][]string{
 
 	// Example programs; they import what a user may import.
 	"examples":                   {},
-	"examples/cat":               {"ufile"},
 	"examples/checksum":          {"ufile"},
 	"examples/durable-log":       {"appendlog"},
 	"examples/echo":              {"examples/internal/accept", "examples/internal/options", "unet"},
-	"examples/echo-watch":        {"examples/internal/options", "watch"},
+	"examples/fileserver":        {"examples/internal/options", "unet", "unet/ktls"},
 	"examples/http2":             {"examples/internal/options", "unet"},
 	"examples/http-watch":        {"examples/http-watch/server", "examples/internal/options"},
 	"examples/http-watch/server": {"unet/event/framing", "watch"},
