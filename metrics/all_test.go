@@ -521,3 +521,19 @@ func TestPromlint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 }
+
+// TestDefaultsHaveABackend is the example of docs/metrics.md: its first alert needs the
+// backends of the default systems, and no others.
+func TestDefaultsHaveABackend(t *testing.T) {
+	set := metrics.NewSet()
+	metrics.AddFunc(set, "default", ufile.Total)
+	metrics.AddFunc(set, "default", unet.Total)
+	metrics.AddFunc(set, "own", func() ufile.Stats { return ufile.Stats{} })
+	got := set.Backends()
+	if len(got) != 2 || got[0].Package != "ufile" || got[1].Package != "unet" {
+		t.Fatalf("backends %+v, want those of ufile and unet", got)
+	}
+	if name, reason := ufile.Backend(); got[0].Name != name || got[0].Reason != reason || name == "" {
+		t.Errorf("ufile: %+v, want %q, %q", got[0], name, reason)
+	}
+}

@@ -28,6 +28,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ringside-io/ringside/ufile"
+	"github.com/ringside-io/ringside/unet"
 )
 
 // Kind is the kind of a metric.
@@ -89,8 +92,23 @@ func Add[T any](s *Set, name string, from interface{ Stats() T }) {
 
 // AddFunc adds a function that returns counters, such as ufile.Total or sqlitevfs.Total, as
 // [Add] adds a source. The function is called for each reading and must be safe for
-// concurrent use.
-func AddFunc[T any](s *Set, name string, stats func() T) { add(s, name, stats, nil) }
+// concurrent use. The default systems of ufile and unet have a backend, as the sources of
+// [Add] that have a method Backend.
+func AddFunc[T any](s *Set, name string, stats func() T) {
+	add(s, name, stats, defaults[reflect.ValueOf(stats).Pointer()])
+}
+
+// backend is the method Backend of a source.
+type backend func() (name, reason string)
+
+func (b backend) Backend() (name, reason string) { return b() }
+
+// defaults has the backends of the default systems by the function that returns their
+// counters.
+var defaults = map[uintptr]interface{ Backend() (name, reason string) }{
+	reflect.ValueOf(ufile.Total).Pointer(): backend(ufile.Backend),
+	reflect.ValueOf(unet.Total).Pointer():  backend(unet.Backend),
+}
 
 func add[T any](s *Set, name string, stats func() T, from any) {
 	t := reflect.TypeFor[T]()
@@ -185,7 +203,7 @@ func value(f reflect.Value) float64 {
 	return float64(f.Int())
 }
 
-// Backends returns the backends of the sources that have a method Backend, ordered by package
+// Backends returns the backends of the sources that have one, ordered by package
 // and name.
 func (s *Set) Backends() []Backend {
 	keys, all := s.list()

@@ -36,6 +36,7 @@ var (
 	// ErrNotFound is returned by Cancel when the operation has ended.
 	ErrNotFound = errors.New("reactor: no such operation")
 
+	errNoOp  = errors.New("reactor: no operation: the Op is nil")
 	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
 )
 

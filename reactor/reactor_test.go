@@ -547,3 +547,27 @@ func TestTrace(t *testing.T) {
 		}
 	}
 }
+
+// TestNilOp passes no operation to each method: it fails, and Close does not wait for it.
+func TestNilOp(t *testing.T) {
+	ringtest.NeedRing(t)
+	r, err := New(Options{Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	_, queued := r.Queue(nil, nil)
+	_, streamed := r.Stream(nil, func(Result) {})
+	for name, err := range map[string]error{"Do": r.Do(nil).Err(), "DoContext": r.DoContext(ctx, nil).Err(), "Queue": queued, "Stream": streamed} {
+		if err == nil {
+			t.Errorf("%s without an operation succeeds", name)
+		}
+	}
+	if n := r.Stats().InFlight; n != 0 {
+		t.Errorf("%d operations are in flight", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,6 +11,9 @@ import (
 // begin starts an operation that the caller waits for. While no slot is free it waits,
 // until ctx is done.
 func (l *loop) begin(ctx context.Context, op *Op) (*slot, error) {
+	if op == nil { // a panic would keep the slot
+		return nil, errNoOp
+	}
 	s, err := l.acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -24,6 +27,9 @@ func (l *loop) begin(ctx context.Context, op *Op) (*slot, error) {
 
 // queue starts an operation with a callback.
 func (l *loop) queue(op *Op, fn func(Result), stream bool) (ID, error) {
+	if op == nil {
+		return ID{}, errNoOp
+	}
 	s, err := l.tryAcquire()
 	if err != nil {
 		return ID{}, err

@@ -8,6 +8,7 @@ package ringloop
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"syscall"
@@ -32,10 +33,22 @@ func Open(o uring.Options, least uint32) (*uring.Ring, error) {
 			smaller.Entries = max(o.Entries/2, min(least, o.Entries))
 		}
 		if !errors.Is(err, syscall.ENOMEM) || smaller.CQEntries == o.CQEntries && smaller.Entries == o.Entries {
-			return r, err
+			return r, explain(err)
 		}
 		o = smaller
 	}
+}
+
+// explain adds the name of the limit that the error of an opening may come from.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("%w; rings count as locked memory on some kernels: raise RLIMIT_MEMLOCK "+
+			"(ulimit -l, systemd: LimitMEMLOCK=, docker: --ulimit memlock=), or open fewer rings", err)
+	case errors.Is(err, syscall.EMFILE):
+		return fmt.Errorf("%w; raise RLIMIT_NOFILE (ulimit -n)", err)
+	}
+	return err
 }
 
 // Temporary reports whether a submission that failed with err succeeds later: the kernel lacked
