@@ -344,13 +344,20 @@ func openLog(dir string, how grouplog.Options, trace bool) (l *grouplog.Log, rep
 // replayed writes the results and failures of a replay to the logger, except those that were
 // written after an earlier replay of the same log.
 func replayed(logger *slog.Logger, dir string, r, before *grouplog.Report) {
-	if r.Applied > 0 || r.Records > 0 && before == nil {
+	switch {
+	case r.Applied > 0:
 		logger.Info("sqlitevfs: commits replayed from the log", "directory", dir, "commits", r.Records,
 			"written", r.Applied, "bytes", r.Written)
+	case r.Records > 0 && before == nil && len(r.Skipped)+len(r.Unresolved) == 0:
+		logger.Info("sqlitevfs: the log was not closed, and no commit was missing", "directory", dir, "commits", r.Records)
 	}
 	if before == nil {
 		for _, s := range r.Skipped {
-			logger.Warn("sqlitevfs: commits of the log were not replayed", "wal", s.WAL, "commits", s.Commits, "reason", s.Why)
+			args := []any{"wal", s.WAL, "commits", s.Commits, "reason", s.Why}
+			if r.Kept != "" {
+				args = append(args, "kept", r.Kept)
+			}
+			logger.Warn("sqlitevfs: commits of the log were not replayed", args...)
 		}
 	}
 	for _, u := range r.Unresolved {

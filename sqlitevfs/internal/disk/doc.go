@@ -10,6 +10,7 @@ package disk
 import (
 	"io"
 	"io/fs"
+	"time"
 )
 
 // Flag selects how a file is opened. The zero value opens an existing file for reading
@@ -33,8 +34,11 @@ const (
 // Block is the unit of durable writes, in bytes.
 const Block = 4096
 
-// ID identifies a file for its lifetime.
-type ID struct{ Device, Inode uint64 }
+// ID identifies a file for its lifetime. Born tells it from a file that had the inode before.
+type ID struct {
+	Device, Inode uint64
+	Born          int64 // nanoseconds; 0 if the file system does not record it
+}
 
 // FS opens, lists, renames and removes files. Its methods may be called concurrently. Errors are
 // *fs.PathError, or *os.LinkError for Rename.
@@ -65,6 +69,9 @@ type File interface {
 	Sync() error
 	Size() (int64, error)
 	ID() (ID, error)
+	// Times returns when the file was last written, and a number for the mount through which it was opened, which
+	// no other mount has; 0 if that is not known.
+	Times() (written time.Time, mount uint64, err error)
 	// TryLock takes an exclusive lock on n bytes from off, against every other open file, including
 	// those of this process. It returns false if another file has a lock there. Closing the file
 	// releases the lock. On a system without such locks it returns errors.ErrUnsupported.

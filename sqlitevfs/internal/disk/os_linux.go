@@ -3,9 +3,13 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,15 +59,19 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// Stat returns the identity of a file by statx(2) with these flags. It does not ask for the file's
-// times: a file whose times were read gets new ones, to the nanosecond, with its next write since
+// Stat returns the identity of a file by statx(2) with these flags. It does not ask for the
+// times of changes: a file whose times were read gets new ones, to the nanosecond, with its next write since
 // Linux 6.13. The write then changes the inode, and making it durable takes a third longer.
 func Stat(dir int, name string, flags int) (ID, error) {
 	var st unix.Statx_t
-	if err := sys.Statx(dir, name, flags, unix.STATX_INO, &st); err != nil {
+	if err := sys.Statx(dir, name, flags, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return ID{}, &fs.PathError{Op: "statx", Path: name, Err: err}
 	}
-	return ID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}, nil
+	id := ID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return id, nil
 }
 
 func lookup(name string) (ID, error) { return Stat(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW) }
@@ -102,4 +110,32 @@ func (f *osFile) TryLock(off, n int64) (bool, error) {
 		return false, nil
 	}
 	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: errno}
+}
+
+func (f *osFile) Times() (written time.Time, mount uint64, err error) {
+	st, err := f.Stat()
+	if err != nil {
+		return time.Time{}, 0, err
+	}
+	return st.ModTime(), f.mount(), nil
+}
+
+// mount returns a hash of the boot of the machine and the mount's number. (Linux 6.8)
+func (f *osFile) mount() uint64 {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var x unix.Statx_t
+	var serr error
+	err = c.Control(func(fd uintptr) {
+		serr = sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID_UNIQUE, &x)
+	})
+	boot, berr := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if cmp.Or(err, serr, berr) != nil || x.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", boot, x.Mnt_id)
+	return h.Sum64()
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"time"
 )
 
 const openFlags = 0
@@ -47,4 +48,8 @@ func (f *osFile) ID() (ID, error) {
 
 func (f *osFile) TryLock(off, n int64) (bool, error) {
 	return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: errors.ErrUnsupported}
+}
+
+func (f *osFile) Times() (written time.Time, mount uint64, err error) {
+	return time.Time{}, 0, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
 }

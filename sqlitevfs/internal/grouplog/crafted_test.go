@@ -89,7 +89,7 @@ func TestCraftedNames(t *testing.T) {
 		h := l.header
 		crash(l)
 		batch := encodeBatch(batchHeader{id: h.id, generation: h.generation, seq: 1, live: 1, off: firstBatch},
-			record{path: name, id: id, header: victim.parsed, off: off, frames: frames})
+			record{path: name, wal: mark(id), header: victim.parsed, off: off, frames: frames})
 		writeAt(t, filepath.Join(dir, defaultName), batch, firstBatch)
 		r, err := Recover(dir, Options{Local: true})
 		if r.Applied != 0 || victim.holds() != 0 {

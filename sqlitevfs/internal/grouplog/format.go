@@ -127,14 +127,18 @@ func (h batchHeader) size() int64 { return roundUp(batchHeaderSize+int64(h.lengt
 
 // record is one commit: frames of one WAL.
 type record struct {
-	path   string // of the WAL, see relative
-	id     disk.ID
-	header Header // page size, checkpoint and salt only
-	off    int64  // of the first frame, in the WAL
-	synced uint64 // batches up to this one are durable in the WAL itself
-	frames []byte // empty: only synced is used
-	seq    uint64 // of its batch
+	path string // of the WAL, see relative
+	// wal and db are the marks of the WAL and its database; 0 if they are not known.
+	wal, db uint64
+	header  Header // page size, checkpoint and salt only
+	off     int64  // of the first frame, in the WAL
+	synced  uint64 // batches up to this one are durable in the WAL itself
+	frames  []byte // empty: only synced is used
+	seq     uint64 // of its batch
 }
+
+// marked is the flag of a record with marks. Earlier versions have the WAL's device and inode in their place.
+const marked = 1
 
 // end returns the end of the commit in the WAL.
 func (r record) end() int64 { return r.off + int64(len(r.frames)) }
@@ -153,8 +157,11 @@ func (r *record) encodeHeader(p []byte, frames int) uint32 {
 	copy(p[16:24], r.header.Salt[:])
 	le.PutUint32(p[24:], uint32(r.header.PageSize))
 	le.PutUint64(p[32:], uint64(r.off))
-	le.PutUint64(p[40:], r.id.Device)
-	le.PutUint64(p[48:], r.id.Inode)
+	if r.db != 0 {
+		le.PutUint16(p[10:], marked)
+		le.PutUint64(p[40:], r.db)
+		le.PutUint64(p[48:], r.wal)
+	}
 	le.PutUint64(p[56:], r.synced)
 	copy(p[recordHeaderSize:], r.path)
 	return crc32.Checksum(p[4:recordHeaderSize+len(r.path)], castagnoli)
@@ -178,11 +185,13 @@ func decodeRecord(p []byte) (r record, sum uint32, rest []byte, ok bool) {
 	}
 	r = record{
 		path:   string(p[recordHeaderSize : recordHeaderSize+path]),
-		id:     disk.ID{Device: le.Uint64(p[40:]), Inode: le.Uint64(p[48:])},
 		header: Header{PageSize: int(le.Uint32(p[24:])), Checkpoint: le.Uint32(p[12:]), Salt: [8]byte(p[16:24])},
 		off:    int64(le.Uint64(p[32:])),
 		synced: le.Uint64(p[56:]),
 		frames: p[recordHeaderSize+path : end],
+	}
+	if le.Uint16(p[10:])&marked != 0 {
+		r.db, r.wal = le.Uint64(p[40:]), le.Uint64(p[48:])
 	}
 	return r, sum, p[size:], true
 }

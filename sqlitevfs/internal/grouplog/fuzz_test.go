@@ -7,8 +7,6 @@ import (
 	"hash/crc32"
 	"slices"
 	"testing"
-
-	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 // encodeBatch encodes a batch as a leader does.
@@ -36,7 +34,7 @@ func encodeBatch(h batchHeader, records ...record) []byte {
 func sample() (batchHeader, []record) {
 	h := batchHeader{id: 7, generation: 3, seq: 9, live: 4, off: firstBatch}
 	h.prev = []uint32{1, 2, 3}
-	r := record{path: "a-wal", synced: 4, id: disk.ID{Device: 1, Inode: 2}, off: 32, frames: []byte("frames of some kind"),
+	r := record{path: "a-wal", synced: 4, wal: 2, db: 1, off: 32, frames: []byte("frames of some kind"),
 		header: Header{PageSize: 4096, Checkpoint: 5, Salt: [8]byte{1, 2, 3}}}
 	s := r
 	s.path, s.frames, s.off = "/elsewhere/b-wal", bytes.Repeat([]byte{0xab}, 5000), 4152
@@ -56,7 +54,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	}
 	for i, r := range got {
 		want := records[i]
-		if r.path != want.path || r.id != want.id || r.synced != want.synced || r.off != want.off || !r.header.same(want.header) || !bytes.Equal(r.frames, want.frames) {
+		if r.path != want.path || r.wal != want.wal || r.db != want.db || r.synced != want.synced || r.off != want.off || !r.header.same(want.header) || !bytes.Equal(r.frames, want.frames) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}

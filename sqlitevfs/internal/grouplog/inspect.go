@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,6 +90,13 @@ func Inspect(dir string, o Options) (Summary, error) {
 	if err != nil {
 		return s, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.wals)) {
+		before := r.report
+		r.wals[name].countAbsent(&r.report)
+		if w := each[name]; w != nil {
+			w.Report.add(&before, &r.report)
+		}
+	}
 	r.damaged()
 	s.Report = r.report
 	for _, w := range each {
@@ -117,6 +125,7 @@ func (r *Report) add(before, after *Report) {
 	r.Old += after.Old - before.Old
 	r.Missing += after.Missing - before.Missing
 	r.Foreign += after.Foreign - before.Foreign
+	r.Replaced += after.Replaced - before.Replaced
 	r.Superseded += after.Superseded - before.Superseded
 	r.Invalid += after.Invalid - before.Invalid
 	r.Elsewhere += after.Elsewhere - before.Elsewhere
@@ -233,9 +242,17 @@ func (l *Log) lacks(wal string) error {
 	}
 	t := &target{path: wal, dry: true}
 	defer t.close()
+	if db, ok := database(wal); ok {
+		if t.content, err = l.opts.FS.Open(db, disk.ReadOnly, 0); err != nil {
+			t.content = nil
+		}
+	}
 	if t.file, err = l.opts.FS.Open(wal, disk.ReadOnly, 0); errors.Is(err, fs.ErrNotExist) {
 		t.file, err = nil, nil // treated as in a replay: the database was checkpointed
 	} else if err == nil {
+		if t.content != nil {
+			t.evidence = l.examine(t.content, t.file)
+		}
 		err = t.load()
 	} else {
 		t.file = nil

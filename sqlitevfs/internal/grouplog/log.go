@@ -59,6 +59,7 @@ type Log struct {
 	file   disk.File
 	id     disk.ID // of the file
 	header fileHeader
+	origin origin // of the batches
 
 	busy    atomic.Int64 // commits in progress, see Enter
 	company atomic.Int64 // their average, in sixteenths
@@ -176,6 +177,9 @@ func Recover(dir string, o Options) (Report, error) {
 		return *k, nil
 	}
 	report, err := l.recover()
+	if err == nil && report.Replaced > 0 {
+		report.Kept, err = l.keepAside()
+	}
 	if err == nil && report.Elsewhere == 0 && report.Pending() == nil && !o.Salvage {
 		// If that fails, the log is replayed again, which has no further effect.
 		_ = l.reset(true)
@@ -208,9 +212,13 @@ func (l *Log) open() (Report, error) {
 	if err == nil && report.Elsewhere > 0 {
 		err = &fs.PathError{Op: "open", Path: l.path, Err: ErrElsewhere}
 	}
+	if err == nil && report.Replaced > 0 {
+		report.Kept, err = l.keepAside()
+	}
 	if err != nil {
 		return report, err
 	}
+	l.origin = originOf(l.file)
 	if err := l.reset(false); err != nil {
 		return report, err
 	}
@@ -253,7 +261,7 @@ func (l *Log) readHeader() error {
 	for i := range 2 {
 		if h, ok := decodeFileHeader(p[i*block:]); ok {
 			if copies++; h.revision > l.header.revision {
-				l.header = h
+				l.header, l.origin = h, decodeOrigin(p[i*block:])
 			}
 		}
 	}
@@ -296,6 +304,7 @@ func (l *Log) writeHeader(h fileHeader) error {
 	h.revision = l.revision + 1
 	p := sys.AlignedBytes(block, block)
 	h.encode(p)
+	l.origin.encode(p)
 	if err := writeFull(l.file, p, h.slot()); err != nil {
 		return err
 	}

@@ -29,14 +29,17 @@ type Report struct {
 	Missing    int // whose WAL is gone
 	Foreign    int // whose WAL has another life, which is not a later one of the same WAL
 	Superseded int // whose place in the WAL has another commit
+	Replaced   int // whose database and WAL were replaced by a copy, see Kept
 	Invalid    int // whose frames do not continue the WAL
 	Elsewhere  int // of WALs in other directories, see [Options.Local]
 
 	WALs    int   // that were synced
 	Written int64 // bytes written into WALs
 
+	// Kept is the name of a copy of the log, which is made if there are Replaced commits.
+	Kept string
 	// Skipped are commits that could not be restored and never will be: Missing, Foreign,
-	// Superseded and Invalid ones.
+	// Superseded, Replaced and Invalid ones.
 	Skipped []Skipped
 	// Unresolved are WALs that may lack commits of the log. While there are any, the log is left
 	// unchanged.
@@ -129,6 +132,9 @@ func (l *Log) recover() (Report, error) {
 	if err := l.replay(c, r.apply); err != nil {
 		return r.report, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.wals)) {
+		r.wals[name].countAbsent(&r.report)
+	}
 	r.sync()
 	r.damaged()
 	if r.report.Pending() == nil { // the log has nothing more for any of them
@@ -166,7 +172,7 @@ func (r *recovery) apply(rec record) {
 		return
 	}
 	t := r.target(rec.path)
-	if t.err == nil && !t.has(rec) && !t.followed(rec) {
+	if t.err == nil && !t.followed(rec) && (!t.has(rec) || t.evidence.of(rec) == restored) {
 		if others := r.matching(rec); len(others) > 0 {
 			for _, t := range others {
 				r.applyTo(t, rec)
@@ -234,7 +240,7 @@ func (r *recovery) matching(rec record) (all []*target) {
 		if t := r.wals[name]; t == nil && !r.log.hasLife(name, rec.header) {
 			continue
 		}
-		if t := r.target(name); t.err == nil && t.has(rec) {
+		if t := r.target(name); t.err == nil && t.has(rec) && t.evidence.of(rec) != restored {
 			all = append(all, t)
 		}
 	}
@@ -346,9 +352,12 @@ type span struct{ start, end int64 }
 // target is a WAL into which records are replayed.
 type target struct {
 	path    string
-	err     error     // why it cannot be used
+	err     error    // why it cannot be used
+	absence *absence // the records, if it is gone
+	evidence
 	file    disk.File // nil: missing
-	db      disk.File // the locked database, nil if it is in use
+	content disk.File // the database; nil: missing
+	locked  bool      // the database is locked: it is not in use
 	dry     bool      // nothing may be written or locked
 	lacks   bool      // it is dry, and end counts commits that it lacks
 	size    int64
@@ -368,11 +377,12 @@ type target struct {
 // is locked against SQLite during the recovery.
 func (l *Log) openTarget(path string, dry bool) *target {
 	t := &target{path: path, dry: dry}
-	t.err = t.open(l.opts.FS)
+	t.err = t.open(l)
 	return t
 }
 
-func (t *target) open(fsys disk.FS) error {
+func (t *target) open(l *Log) error {
+	fsys := l.opts.FS
 	db, ok := database(t.path)
 	if !ok {
 		return nil
@@ -387,21 +397,21 @@ func (t *target) open(fsys disk.FS) error {
 	} else if err != nil {
 		return err
 	}
-	if t.dry {
-		lock.Close()
-	} else if ok, err := lock.TryLock(lockStart, lockSize); ok {
-		t.db = lock
-	} else if lock.Close(); err != nil {
-		return err
+	t.content = lock
+	if !t.dry {
+		if t.locked, err = lock.TryLock(lockStart, lockSize); err != nil {
+			return err
+		}
 	}
 	t.file, err = fsys.Open(t.path, how, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		t.file = nil
-		return nil
-	} else if err != nil {
-		t.file = nil
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
+	t.evidence = l.examine(lock, t.file)
 	return t.load()
 }
 
@@ -409,7 +419,7 @@ func (t *target) close() {
 	if t.file != nil {
 		t.file.Close()
 	}
-	if t.db != nil {
-		t.db.Close()
+	if t.content != nil {
+		t.content.Close()
 	}
 }

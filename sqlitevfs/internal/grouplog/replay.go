@@ -81,15 +81,21 @@ const maxLives = 1 << 16
 func (t *target) apply(rec record, report *Report) error {
 	switch {
 	case t.file == nil:
-		report.Missing++
-		report.skip(t.path, "the WAL, or its database, is not there")
+		t.absent(rec, whyMissing)
 		return nil
 	case t.followed(rec):
 		report.Old++
 		return nil
 	case !t.has(rec):
-		report.Foreign++
-		report.skip(t.path, "the WAL is another one: its salts differ")
+		t.absent(rec, whyForeign)
+		return nil
+	}
+	switch v := t.evidence.of(rec); {
+	case v == mismatched:
+		return ErrMismatched
+	case v == restored && rec.end() > t.end:
+		report.Replaced++
+		report.skip(t.path, whyRestored)
 		return nil
 	}
 	t.records++
@@ -125,7 +131,7 @@ func (t *target) apply(rec record, report *Report) error {
 		report.skip(t.path, "the WAL holds another commit in their place: a program that does not know the log has written first")
 		return nil
 	}
-	if t.db == nil && !t.dry && !t.again {
+	if !t.locked && !t.dry && !t.again {
 		// The database is in use: SQLite may have restarted the WAL while it was read.
 		t.again = true
 		if err := t.load(); err != nil {
@@ -135,6 +141,19 @@ func (t *target) apply(rec record, report *Report) error {
 		return t.apply(rec, report)
 	}
 	return t.write(rec, sum, report)
+}
+
+const (
+	whyMissing = "the WAL, or its database, is not there"
+	whyForeign = "the WAL is another one: its salts differ"
+)
+
+// absent notes a record whose WAL is not there.
+func (t *target) absent(rec record, why string) {
+	if t.absence == nil {
+		t.absence = &absence{why: why, db: t.content}
+	}
+	t.absence.add(rec)
 }
 
 const whyInvalid = "they do not follow what the WAL holds"
@@ -216,7 +235,7 @@ func (t *target) replaceable(off int64) bool {
 // the disk does not. The kernel reports that once, and a sync then writes nothing. Where the database is in
 // use SQLite may overwrite the commit meanwhile, so renew does nothing.
 func (t *target) renew(rec record) error {
-	if t.db == nil || t.dry {
+	if !t.locked || t.dry {
 		return nil
 	}
 	return writeFull(t.file, rec.frames, rec.off)
@@ -224,7 +243,7 @@ func (t *target) renew(rec record) error {
 
 // write writes a commit at the end of the WAL.
 func (t *target) write(rec record, sum checksum, report *Report) error {
-	if t.db == nil && !t.dry {
+	if !t.locked && !t.dry {
 		return &fs.PathError{Op: "recover", Path: t.path, Err: fmt.Errorf("%w: its WAL lacks acknowledged commits", ErrBusy)}
 	}
 	if t.lacks = t.dry; !t.dry {

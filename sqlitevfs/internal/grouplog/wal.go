@@ -27,6 +27,7 @@ type WAL struct {
 	owner uint32 // its hash
 	file  disk.File
 	id    disk.ID
+	db    uint64 // mark of the database
 
 	last   atomic.Uint64 // the newest batch with a record of it; under log.mu
 	synced atomic.Uint64 // batches up to this one are durable in the file
@@ -65,6 +66,11 @@ func (l *Log) Attach(path string) (*WAL, error) {
 	if err := w.claim(path); err != nil {
 		f.Close()
 		return nil, err
+	}
+	if db, ok := database(path); ok {
+		if id, err := l.opts.FS.Lookup(db); err == nil {
+			w.db = mark(id)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +255,7 @@ func (w *WAL) Commit(header []byte, off int64, frames []byte) (logged bool, err 
 	q := w.log.queue.New()
 	c := &q.Value
 	c.wal, c.frames = w, frames
-	r := record{path: w.path, id: w.id, header: h, off: off, synced: w.synced.Load()}
+	r := record{path: w.path, wal: mark(w.id), db: w.db, header: h, off: off, synced: w.synced.Load()}
 	c.head = append(c.head[:0], make([]byte, recordHeaderSize+len(w.path))...)
 	sum := crc32.Update(r.encodeHeader(c.head, len(frames)), castagnoli, frames)
 	le.PutUint32(c.head, sum)
@@ -346,7 +352,7 @@ func (w *WAL) sync(sync func() error) error {
 	w.synced.Store(max(mark, w.synced.Load()))
 	l.full = false // segments may be free now
 	if mark > 0 {
-		l.noteSynced(record{path: w.path, id: w.id, synced: w.synced.Load()})
+		l.noteSynced(record{path: w.path, synced: w.synced.Load()})
 	}
 	return nil
 }
@@ -378,7 +384,7 @@ func (l *Log) noteSynced(mark record) {
 // noteClosed writes to the log that the WAL was closed, even if no commit follows, because SQLite
 // is about to remove it. Errors break no promise.
 func (w *WAL) noteClosed() {
-	r := record{path: w.path, id: w.id, synced: w.synced.Load()}
+	r := record{path: w.path, synced: w.synced.Load()}
 	q := w.log.queue.New()
 	c := &q.Value
 	c.wal, c.size = w, recordSize(w.path, 0)
