@@ -40,6 +40,13 @@ var choices = []choice{
 	{"sqlite", "ringside-log", "mattn", "sqlitevfs with the shared log", "mattn/go-sqlite3"},
 }
 
+// ownWords are the words for a choice in workloads that use another part of ringside.
+var ownWords = map[[2]string][2]string{
+	{"file", "append"}: {"appendlog", "a plain group commit"},
+	{"file", "batch"}:  {"ufile.Batch", "an errgroup of reads"},
+	{"file", "pebble"}: {"pebblevfs", "pebble's own files"},
+}
+
 // These are the kinds of claims.
 const (
 	// Gain is a higher rate, or the same rate for less CPU time.
@@ -85,6 +92,12 @@ func (r *Run) Claims() []Claim {
 				one := Claim{
 					Suite: c.Suite, Use: ch.use, Instead: ch.instead, Workload: c.Workload, Point: c.point(), Params: c.Params,
 					engines: [2]string{pair[0].Engine, pair[1].Engine},
+				}
+				if own, ok := ownWords[[2]string{c.Suite, c.Workload}]; ok && ch.against == "os" {
+					one.Use, one.Instead = own[0], own[1]
+				}
+				if _, journal, ok := strings.Cut(strings.TrimPrefix(pair[0].Engine, ch.engine), "-"); ok {
+					one.Point += ", " + journal
 				}
 				var ok bool
 				if one.Rate, ok = c.interval(pair[0], pair[1], measure.OpsPerS); !ok {

@@ -250,7 +250,7 @@ func anyHas(cells []Cell, metric string) bool {
 }
 
 // journals are the suffixes of engine names in the speed tests of SQLite.
-var journals = []string{"-rollback", "-persist", "-wal"}
+var journals = []string{"-rollback", "-delete-extra", "-persist", "-wal"}
 
 // base returns the baseline of an engine: the cell's first series. In the speed tests of SQLite it
 // is the default VFS with the same journal.

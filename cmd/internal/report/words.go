@@ -56,6 +56,7 @@ var paramWords = []struct {
 	{"messages", text("%v at a time")},
 	{"size", byteWords},
 	{"block", byteWords},
+	{"body", func(v any) string { return "bodies of " + byteWords(v) }},
 	{"record", func(v any) string { return "records of " + byteWords(v) }},
 	{"direction", text("%v")},
 	{"handler", text("%v")},

@@ -215,6 +215,7 @@ func (n *netRun) opener(c netCell) func(ctx context.Context, name string, _ int)
 	}
 	return func(ctx context.Context, name string, _ int) (measure.Player, error) {
 		setup, job := w.parts(n, c, name)
+		job.Warm, job.Count = job.Warm/2, job.Count/2
 		return n.env.Open(ctx, setup, n.programs[name], job)
 	}
 }

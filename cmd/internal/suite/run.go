@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
@@ -98,8 +99,7 @@ type runner struct {
 	// stolen begins to observe the time that the host takes. If it is nil, every round counts.
 	stolen func() (share func() float64)
 	rounds struct {
-		kept, repeated int
-		took, lost     float64 // seconds of the kept rounds, and of these the host's
+		took, lost float64 // seconds of all cells, and of these the host's
 	}
 }
 
@@ -276,6 +276,10 @@ func (r *runner) expected(p *point) time.Duration {
 	return time.Duration(r.timing.Pairs*len(p.engines)) * (r.timing.Duration + warmFor(r.timing.Duration) + start)
 }
 
+// leastStarts is how often the engines are started even if that takes too long: fewer starts decide
+// nothing.
+const leastStarts = 4
+
 // duels lets the engines take turns, and starts all of them anew several times.
 func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began time.Time) error {
 	stolen := func() float64 { return 0 }
@@ -283,7 +287,11 @@ func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began 
 		stolen = r.stolen()
 	}
 	each := r.expected(p) / time.Duration(r.timing.Starts)
+	late := began.Add(r.expected(p) * 3 / 2)
 	for start := range r.timing.Starts {
+		if start >= leastStarts && time.Now().After(late) {
+			break
+		}
 		if err := r.duel(ctx, p, start, turn, began.Add(each*time.Duration(start+1))); err != nil {
 			return err
 		}
@@ -295,37 +303,33 @@ func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began 
 }
 
 // leastPairs is the least number of pairs of a start, even on a machine that is too slow for its
-// time.
-const leastPairs = 5
+// time. leastRounds is that of rounds.
+const leastPairs, leastRounds = 4, 8
 
 // duel starts all engines and lets them take turns until end. An engine that cannot take turns runs
 // one round before.
 func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Duration, end time.Time) (err error) {
-	var players []measure.Player
-	var whose []int
+	players, whose, err := p.openAll(ctx, start)
 	defer func() {
 		for _, one := range players {
 			err = errors.Join(err, one.Close())
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	for i, name := range p.engines {
-		one, err := p.open(ctx, name, start*len(p.engines)+i)
-		if errors.Is(err, errors.ErrUnsupported) {
+		if !slices.Contains(whose, i) {
 			s, err := p.round(ctx, name, start)
 			if err != nil {
 				return fmt.Errorf("engine %s: %w", name, err)
 			}
 			p.add(i, start, s)
-			continue
 		}
-		if err != nil {
-			return fmt.Errorf("engine %s: %w", name, err)
-		}
-		players, whose = append(players, one), append(whose, i)
 	}
-	for _, one := range players { // The first turn after a start is not typical.
+	for i, one := range players { // The first turn after a start is not typical.
 		if _, err := one.Turn(turn); err != nil {
-			return err
+			return fmt.Errorf("engine %s: %w", p.engines[whose[i]], err)
 		}
 	}
 	return measure.Duel(ctx, players, turn, end, leastPairs, func(player, _ int, s measure.Sample) error {
@@ -338,64 +342,67 @@ func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Durati
 	})
 }
 
+// openAll starts the engines that take turns, all at the same time. It returns whose player each is.
+// The caller closes the players, also after an error.
+func (p *point) openAll(ctx context.Context, start int) (players []measure.Player, whose []int, err error) {
+	all, errs := make([]measure.Player, len(p.engines)), make([]error, len(p.engines))
+	var opening sync.WaitGroup
+	for i, name := range p.engines {
+		opening.Go(func() { all[i], errs[i] = p.open(ctx, name, start*len(p.engines)+i) })
+	}
+	opening.Wait()
+	for i, one := range all {
+		switch {
+		case errors.Is(errs[i], errors.ErrUnsupported):
+		case errs[i] != nil:
+			err = cmp.Or(err, fmt.Errorf("engine %s: %w", p.engines[i], errs[i]))
+		default:
+			players, whose = append(players, one), append(whose, i)
+		}
+	}
+	return players, whose, err
+}
+
 // add adds a sample to the series of an engine.
 func (p *point) add(engine, start int, s report.Sample) {
 	s.Start = start
 	p.series[engine].Samples = append(p.series[engine].Samples, s)
 }
 
-// interleave measures the point in rounds.
+// errTime ends the rounds of a point whose time is over.
+var errTime = errors.New("the time is over")
+
+// interleave measures the point in rounds, for as long as is expected.
 func (r *runner) interleave(ctx context.Context, p *point) error {
+	end := time.Now().Add(r.expected(p))
+	stolen, began := func() float64 { return 0 }, time.Now()
+	if r.stolen != nil {
+		stolen = r.stolen()
+	}
 	_, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
 		func(ctx context.Context, name string, pair int) (s report.Sample, err error) {
-			s, err = r.undisturbed(func() (report.Sample, error) { return p.round(ctx, name, pair) })
-			if err != nil {
+			late := pair >= leastRounds && time.Now().After(end)
+			if late && !slices.ContainsFunc(p.series, func(s report.Series) bool { return len(s.Samples) != pair }) {
+				return s, errTime
+			}
+			if s, err = p.round(ctx, name, pair); err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
 			}
 			p.add(slices.Index(p.engines, name), pair, s)
 			return s, nil
 		})
+	r.rounds.took += time.Since(began).Seconds()
+	r.rounds.lost += stolen() * time.Since(began).Seconds()
+	if errors.Is(err, errTime) {
+		return nil
+	}
 	return err
-}
-
-// Hosts take time from a virtual machine in bursts of about a second, which only a few rounds meet.
-// Such a round is measured again. Which engine it measured does not matter, nor its result.
-const (
-	// maxLost is the share of a round's time that the host may take.
-	maxLost = 0.05
-	// maxTries is how often a round is measured at most.
-	maxTries = 3
-)
-
-// undisturbed measures a round, again if the host disturbed it. At most half as many rounds are
-// repeated as were kept.
-func (r *runner) undisturbed(round func() (report.Sample, error)) (report.Sample, error) {
-	if r.stolen == nil {
-		return round()
-	}
-	for try := 1; ; try++ {
-		share, began := r.stolen(), time.Now()
-		s, err := round()
-		lost, took := share(), time.Since(began).Seconds()
-		if err == nil && lost > maxLost && try < maxTries && r.rounds.repeated <= r.rounds.kept/2 {
-			r.rounds.repeated++
-			continue
-		}
-		r.rounds.kept++
-		r.rounds.took += took
-		r.rounds.lost += lost * took
-		return s, err
-	}
 }
 
 // reportStolen reports the time that the host took.
 func (r *runner) reportStolen() {
 	if r.rounds.took > 0 {
 		r.run.Host.Stolen = r.rounds.lost / r.rounds.took
-	}
-	if n := r.rounds.repeated; n > 0 {
-		r.note("%s: %d repetitions of %d rounds, because the host took more than %.0f %% of the machine's time during a round",
-			r.suite, n, r.rounds.kept, 100*maxLost)
 	}
 }
 

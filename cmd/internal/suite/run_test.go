@@ -5,7 +5,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -86,61 +85,5 @@ func TestNullPoints(t *testing.T) {
 	}
 	if got := strings.Join(asked, " "); got != "os os ringside ringside" || len(s.run.Cells) != 2 || s.run.Cells[1].Series[1].Engine != "ringside (again)" {
 		t.Errorf("asked %q: %+v", got, s.run.Cells)
-	}
-}
-
-// TestDisturbedRounds checks that a round is measured again if the host took the processors meanwhile,
-// and that a host that always does so does not keep the suite from its end.
-func TestDisturbedRounds(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		share          func(round int) float64
-		kept, repeated int
-		stolen         float64
-	}{
-		{"quiet host", func(int) float64 { return 0.01 }, 10, 0, 0.01},
-		{"one burst", func(round int) float64 { return []float64{0, 0, 0, 0.4, 0.06, 0}[min(round, 5)] }, 10, 2, 0},
-		{"busy host", func(int) float64 { return 0.3 }, 10, 5, 0.3},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			measured := 0
-			s := runner{suite: fileSuite, timing: Timing{Pairs: 5}, progress: quiet{}, run: &report.Run{}}
-			s.stolen = func() func() float64 {
-				round := measured
-				return func() float64 { return c.share(round) }
-			}
-			p := point{workload: "randread", engines: []string{"os", "ringside"}, round: func(context.Context, string, int) (report.Sample, error) {
-				measured++
-				return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: float64(measured)}}, nil
-			}}
-			if err := s.measure(t.Context(), []point{p}); err != nil {
-				t.Fatal(err)
-			}
-			if measured != c.kept+c.repeated {
-				t.Errorf("%d rounds measured, want %d and %d again", measured, c.kept, c.repeated)
-			}
-			for i, series := range s.run.Cells[0].Series {
-				if n := len(series.Samples); n != 5 {
-					t.Errorf("engine %d has %d samples", i, n)
-				}
-			}
-			if got := s.run.Host.Stolen; math.Abs(got-c.stolen) > 0.001 {
-				t.Errorf("Stolen is %v, want %v", got, c.stolen)
-			}
-			if noted := len(s.run.Notes) > 0; noted != (c.repeated > 0) {
-				t.Errorf("notes %q", s.run.Notes)
-			}
-			if c.name != "one burst" {
-				return
-			}
-			// The disturbed samples, of the fourth and the fifth round, are gone.
-			for _, series := range s.run.Cells[0].Series {
-				for _, sample := range series.Samples {
-					if n := sample.Metrics[measure.OpsPerS]; n == 4 || n == 5 {
-						t.Errorf("sample of disturbed round %v kept", n)
-					}
-				}
-			}
-		})
 	}
 }

@@ -155,7 +155,11 @@ func (o SQLiteOptions) speed() sqlitePoint {
 			others = append(others, e)
 		}
 	}
-	for _, journal := range orThese(o.Journals, sqlitebench.Rollback, sqlitebench.WAL) {
+	rollback := sqlitebench.Rollback
+	if o.brief { // at equal safety
+		rollback = sqlitebench.Extra
+	}
+	for _, journal := range orThese(o.Journals, rollback, sqlitebench.WAL) {
 		list := others
 		if sqlitebench.UsesWAL(journal) {
 			list = inWAL
