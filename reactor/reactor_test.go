@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
 )
@@ -442,17 +443,17 @@ func TestTryPlain(t *testing.T) {
 	if _, ok := try(); ok || l.starvation.active() {
 		t.Fatal("the last trial did not end the starvation")
 	}
-	l.starvation.learn(longYield+100*joining, 100)
+	l.starvation.learn(ringloop.LongYield+100*joining, 100)
 	if l.starvation.active() {
 		t.Fatal("a long yield with many goroutines was taken for starvation")
 	}
-	l.starvation.learn(longYield+2*joining, 1)
+	l.starvation.learn(ringloop.LongYield+2*joining, 1)
 	l.starvation.learn(0, 0)
-	l.starvation.learn(longYield+2*joining, 1)
+	l.starvation.learn(ringloop.LongYield+2*joining, 1)
 	if l.starvation.active() {
 		t.Fatal("single long yields, as pauses of the process cause, were taken for starvation")
 	}
-	l.starvation.learn(longYield+2*joining, 1)
+	l.starvation.learn(ringloop.LongYield+2*joining, 1)
 	if !l.starvation.active() {
 		t.Fatal("two long yields in succession were not taken for starvation")
 	}

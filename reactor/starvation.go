@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
@@ -28,9 +29,6 @@ type starvation struct {
 }
 
 const (
-	// longYield is the duration from which a yield counts as a delay. An ordinary
-	// yield takes microseconds.
-	longYield = 4 * time.Millisecond
 	// joining is how long one goroutine may take to add its operation, on a slow
 	// machine and including what it did before.
 	joining = 30 * time.Microsecond
@@ -52,7 +50,7 @@ func yield() time.Duration {
 // learn takes the duration of a yield during which other goroutines added joined
 // operations. Their time does not count as a delay.
 func (d *starvation) learn(took time.Duration, joined int) {
-	long := took-time.Duration(joined)*joining > longYield
+	long := took-time.Duration(joined)*joining > ringloop.LongYield
 	again := d.long.Swap(long) && long
 	switch {
 	case again:

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/ringloop"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/uring"
@@ -396,7 +397,7 @@ func TestCallsHelpAStarvedDriver(t *testing.T) {
 // TestStarvedLoops reports sequences of short and long yields to the loop.
 // Promise: unet/connections-progress-goroutines
 func TestStarvedLoops(t *testing.T) {
-	const short, long = time.Microsecond, 2 * longYield
+	const short, long = time.Microsecond, 2 * ringloop.LongYield
 	l, now := &loop{}, time.Now()
 	times := func(n int, d time.Duration, want bool) {
 		t.Helper()

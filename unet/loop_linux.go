@@ -188,7 +188,7 @@ func (l *loop) yield(now time.Time) time.Time {
 // only every 10 ms and then queues it last again.
 func (l *loop) yielded(now time.Time, d time.Duration) {
 	l.long <<= 1
-	if d > longYield {
+	if d > ringloop.LongYield {
 		l.long |= 1
 		l.lastLong = now
 	}
@@ -198,13 +198,12 @@ func (l *loop) yielded(now time.Time, d time.Duration) {
 			l.starved.Store(false)
 			l.long, l.starvedUntil = 0, now
 		}
-	case bits.OnesCount8(l.long) >= longYields, d > longYield && now.Sub(l.starvedUntil) < againSpan:
+	case bits.OnesCount8(l.long) >= longYields, d > ringloop.LongYield && now.Sub(l.starvedUntil) < againSpan:
 		l.starved.Store(true)
 	}
 }
 
 const (
-	longYield   = 4 * time.Millisecond
 	longYields  = 3
 	starvedSpan = 20 * time.Millisecond
 	againSpan   = time.Second

@@ -12,9 +12,14 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/uring"
 )
+
+// LongYield is the duration from which a yield means that goroutines compute on every P: each runs for
+// a time slice of 10 ms, and an ordinary yield takes microseconds.
+const LongYield = 4 * time.Millisecond
 
 // fewest is the smallest number of SQEs of a ring, unless its owner asks for fewer.
 const fewest = 16
