@@ -21,6 +21,9 @@ const (
 	library = "ringside" // its place among the standard library's packages
 )
 
+// errorName is how errors of ufile.File get the file's name, in pathError of file.go.
+const errorName = "f.f.Name()"
+
 // names are the import paths of the library's copy. Its x/sys is the one of the go command's own
 // source.
 var names = strings.NewReplacer(
@@ -45,8 +48,6 @@ var (
 		"net.FileConn(", "net.StdFileConn(",
 		"net.FileListener(", "net.StdFileListener(",
 	)
-	// Below FD.Pread a File has no os.File, whose name its errors have.
-	fileNames = strings.NewReplacer("Path: f.f.Name()", "Path: nameOf(f.f)")
 )
 
 // addLibrary adds ufile, unet and their imports.
@@ -89,8 +90,8 @@ func (b *builder) addLibrary() error {
 // rename makes a file of the library part of the standard library.
 func (b *builder) rename(text []byte) []byte {
 	s := names.Replace(string(text))
-	if b.options.Files {
-		s = fileNames.Replace(s)
+	if b.options.Files { // below FD.Pread a File has no os.File, whose name its errors have
+		s = strings.ReplaceAll(s, errorName, "nameOf(f.f)")
 	}
 	if b.options.Fronts {
 		s = frontNames.Replace(s)
@@ -171,7 +172,9 @@ func (b *builder) list(args ...string) ([]string, error) {
 	}
 	cmd := exec.Command(b.tools.goCommand, append([]string{"list", "-overlay=" + so}, args...)...)
 	cmd.Dir = filepath.Join(b.tools.GOROOT, "src") // its own module
-	cmd.Env = append(slices.Clone(b.tools.env), "GOFLAGS=", "GOWORK=off", "GOOS=linux", "GOARCH="+b.tools.GOARCH)
+	// With PWD the go command does not resolve the link to a toolchain.
+	cmd.Env = append(slices.Clone(b.tools.env), "PWD="+cmd.Dir, "GOFLAGS=", "GOWORK=off",
+		"GOOS=linux", "GOARCH="+b.tools.GOARCH)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

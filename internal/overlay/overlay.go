@@ -54,6 +54,9 @@ type Toolchain struct {
 // Versions are the releases of Go whose source the rules fit.
 var Versions = []string{"go1.26", "go1.27"}
 
+// processors are those whose system calls hooks/unix.go.txt has without assembly.
+var processors = []string{"amd64", "arm64"}
+
 // Select returns the toolchain that the go command chooses in a directory, "" for the current one.
 // The go command refuses an overlay of files below GOMODCACHE, where it keeps toolchains that it has
 // downloaded. Such a toolchain is reached through a symbolic link in the cache directory.
@@ -105,6 +108,10 @@ func CacheDir() (string, error) {
 // source of ringside and options, below the cache directory. Builds at the same time may make it
 // twice; the first one stays. On systems other than Linux the overlay is empty.
 func Make(t *Toolchain, cache string, o Options) (string, error) {
+	if t.GOOS == "linux" && !slices.Contains(processors, t.GOARCH) {
+		return "", fmt.Errorf("ringside builds unchanged programs for %s, not for %s: use go build",
+			strings.Join(processors, " and "), t.GOARCH)
+	}
 	key, err := t.key(o)
 	if err != nil {
 		return "", err

@@ -205,6 +205,15 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// TestErrorName checks that the names of errors are where the overlay replaces them: a File below
+// FD.Pread has none.
+func TestErrorName(t *testing.T) {
+	text, err := ringside.Source.ReadFile("ufile/file.go")
+	if err != nil || strings.Count(string(text), "Path: "+errorName) != 1 {
+		t.Errorf("ufile/file.go: %v, want one %q", err, errorName)
+	}
+}
+
 // TestOtherSource checks that a rule without a match is an error that names the toolchain.
 func TestOtherSource(t *testing.T) {
 	root := t.TempDir()
@@ -220,7 +229,11 @@ func TestOtherSource(t *testing.T) {
 			t.Errorf("patches of empty packages: %v, want %q", err, want)
 		}
 	}
-	_, err = Make(&Toolchain{GOROOT: root, GOVERSION: "go1.26.99", GOOS: "linux"}, t.TempDir(), Options{Files: true})
+	_, err = Make(&Toolchain{GOOS: "linux", GOARCH: "386"}, t.TempDir(), Options{Files: true})
+	if err == nil || !strings.Contains(err.Error(), "amd64 and arm64, not for 386: use go build") {
+		t.Errorf("Make for 386: %v", err)
+	}
+	_, err = Make(&Toolchain{GOROOT: root, GOVERSION: "go1.26.99", GOOS: "linux", GOARCH: "amd64"}, t.TempDir(), Options{Files: true})
 	if err == nil || !strings.Contains(err.Error(), "the source of go1.26.99 in "+root) {
 		t.Errorf("Make: %v", err)
 	}

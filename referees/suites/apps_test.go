@@ -14,8 +14,6 @@ import (
 var programs = []suite{
 	program("go files", "", "archive/zip", "debug/elf", "debug/buildinfo", "os").inBrief(3),
 	program("tableflip", "github.com/cloudflare/tableflip@v1.2.3", ".").inBrief(0),
-	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util").inBrief(0),
-	program("lockedfile", "github.com/rogpeppe/go-internal@v1.16.0", "./lockedfile", "./cache", "./dirhash").inBrief(0),
 	program("dns", "github.com/miekg/dns@v1.1.73", ".").inBrief(0),
 	program("afero", "github.com/spf13/afero@v1.15.0", ".", "./zipfs", "./tarfs").inBrief(1),
 	program("sftp", "github.com/pkg/sftp@v1.13.12", "."),
@@ -26,6 +24,7 @@ var programs = []suite{
 	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil"),
 	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.154.1", "./lib/fs", "./lib/filestream", "./lib/persistentqueue", "./lib/mergeset"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
+	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util"),
 	program("quic", "github.com/quic-go/quic-go@v0.65.0", "."),
 	program("gorilla", "github.com/gorilla/websocket@v1.5.3", "."),
 	program("bolt", bbolt.module, "."),
