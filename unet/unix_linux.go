@@ -3,9 +3,12 @@
 package unet
 
 import (
+	"go/version"
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -38,7 +41,7 @@ func (c *UnixConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 func (c *UnixConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
 // ReadFrom reads like Read and also returns the sender's address, nil if the peer has no
-// name. At the end of the stream the error wraps io.EOF.
+// name. At the end of the stream the error is io.EOF, which Go before 1.27 wraps.
 func (c *UnixConn) ReadFrom(p []byte) (int, net.Addr, error) {
 	n, addr, err := c.ReadFromUnix(p)
 	if addr == nil {
@@ -54,7 +57,7 @@ func (c *UnixConn) ReadFromUnix(p []byte) (int, *net.UnixAddr, error) {
 }
 
 // ReadMsgUnix reads data into p and control data, such as descriptors from the peer, into
-// oob. At the end of the stream the error wraps io.EOF.
+// oob. At the end of the stream the error is io.EOF, which Go before 1.27 wraps.
 func (c *UnixConn) ReadMsgUnix(p, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	return c.readMsg(p, oob, "recvmsg")
 }
@@ -96,6 +99,10 @@ func (c *UnixConn) WriteMsgUnix(p, oob []byte, addr *net.UnixAddr) (n, oobn int,
 	return min(n, len(p)), len(oob), nil
 }
 
+// bareEOF reports whether package net, in the Go release that the program is built with, does not
+// wrap the io.EOF of readMsg.
+var bareEOF = version.Compare(strings.TrimPrefix(runtime.Version(), "devel "), "go1.27") >= 0
+
 // readMsg receives data with control data.
 func (c *UnixConn) readMsg(p, oob []byte, call string) (n, oobn, flags int, addr *net.UnixAddr, err error) {
 	if len(p) == 0 && len(oob) > 0 {
@@ -104,6 +111,9 @@ func (c *UnixConn) readMsg(p, oob []byte, call string) (n, oobn, flags int, addr
 	n, oobn, flags, from, err := c.receiveOne(p, oob, sys.MsgCmsgCloexec, call)
 	if err == nil && n == 0 {
 		err = io.EOF
+	}
+	if err == io.EOF && bareEOF {
+		return 0, 0, 0, nil, err
 	}
 	if err != nil {
 		return 0, 0, 0, nil, c.opError("read", err)

@@ -37,6 +37,10 @@ var (
 // TestDescriptorsTravel sends the end of a pipe to the peer, between data that must stay in
 // order.
 func TestDescriptorsTravel(t *testing.T) {
+	near, far := pair(t, newSystem(t, unet.ModeNet), "unix") // whose types are package net's
+	_ = far.Close()
+	_, _, _, _, end := near.(unixMethods).ReadMsgUnix(make([]byte, 1), nil)
+	_, wraps := end.(*net.OpError) // Go 1.27 does not
 	for _, network := range []string{"unix", "unixpacket"} {
 		for _, mode := range modes() {
 			t.Run(fmt.Sprintf("%s/%v", network, mode), func(t *testing.T) {
@@ -70,8 +74,8 @@ func TestDescriptorsTravel(t *testing.T) {
 				}
 				_ = a.Close()
 				_, _, _, _, err = b.(unixMethods).ReadMsgUnix(p, oob)
-				if op, ok := err.(*net.OpError); !ok || !errors.Is(op, io.EOF) {
-					t.Fatalf("at the end: %v", err)
+				if _, wrapped := err.(*net.OpError); !errors.Is(err, io.EOF) || wrapped != wraps {
+					t.Fatalf("at the end: %v, wrapped %v", err, wrapped)
 				}
 			})
 		}
