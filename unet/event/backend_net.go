@@ -43,8 +43,11 @@ func (s *Server) startNet(address string) error {
 	}
 	ln := s.given
 	if ln == nil && s.network != "" {
-		var err error
-		if ln, err = lc.Listen(context.Background(), s.network, address); err != nil {
+		err := bind(func() (err error) {
+			ln, err = lc.Listen(context.Background(), s.network, address)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -367,7 +367,9 @@ func (c *Conn) Full() bool {
 // Close sends the pending bytes and then closes the connection. It does not wait for
 // that: OnClose is called later, with nil. After a callback in progress has returned,
 // OnData is not called again. A peer that does not read keeps the connection alive;
-// see [Conn.SetTimer] and [Conn.Abort]. A second call does nothing.
+// see [Conn.SetTimer] and [Conn.Abort]. If received bytes were not read, or the peer still
+// sends, TCP resets the connection, and the peer may lose the pending bytes: to avoid that, call
+// [Conn.CloseWrite] and wait for OnEOF. A second call does nothing.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.state.closing || c.state.closed {

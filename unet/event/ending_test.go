@@ -24,6 +24,7 @@ const (
 // queues a multishot receive again, and ends the connection in each way: before it is
 // accepted, while a receive is armed, and while receives are cancelled and armed again.
 // OnClose must be called for each connection.
+// Promise: unet/event/every-end
 func TestEndAfterData(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		if o.Loops > 1 {

@@ -57,7 +57,11 @@ func (s *Server) listen(address string) (fds []int, addr net.Addr, err error) {
 			fds = append(fds, fd)
 			continue
 		}
-		ln, err := lc.Listen(context.Background(), s.network, address)
+		var ln net.Listener
+		err := bind(func() (err error) {
+			ln, err = lc.Listen(context.Background(), s.network, address)
+			return err
+		})
 		if err != nil {
 			return fds, addr, err
 		}

@@ -107,7 +107,11 @@ func (s *Server) ListenPacket(network, address string, h PacketHandler) (*Packet
 	}
 	var sockets []net.PacketConn
 	for range count {
-		pc, err := lc.ListenPacket(context.Background(), network, address)
+		var pc net.PacketConn
+		err := bind(func() (err error) {
+			pc, err = lc.ListenPacket(context.Background(), network, address)
+			return err
+		})
 		if err != nil {
 			closePackets(sockets)
 			return nil, err

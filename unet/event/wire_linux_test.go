@@ -19,6 +19,7 @@ import (
 
 // TestAddressesAfterReset asks for the addresses of connections that the peer has reset before
 // they were accepted, in each callback and after the last one.
+// Promise: unet/event/addresses-after-reset
 func TestAddressesAfterReset(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		if o.Loops > 1 {
@@ -110,6 +111,7 @@ func startEcho(t *testing.T) string {
 // ask a connection that was reset for its addresses. The process must live, and serve another
 // client. KeyLogWriter is not among them: crypto/tls calls it with a lock of the process, which a
 // panic leaves locked.
+// Promise: unet/event/tls-functions-panic
 func TestTLSFunctionsThatPanic(t *testing.T) {
 	server, client, _ := certificate(t)
 	client = client.Clone()
@@ -209,6 +211,7 @@ func helloOf(t *testing.T, config *tls.Config) []byte {
 // TestOwnBytesAreBounded lets crypto/tls write by itself, as it answers each KeyUpdate, while the
 // peer sends and does not read. What is pending must be bounded, and the stream must go on when
 // the peer reads.
+// Promise: unet/event/own-bytes
 func TestOwnBytesAreBounded(t *testing.T) {
 	server, client, _ := certificate(t)
 	const limit, answer = 32 << 10, 1 << 10
@@ -277,6 +280,7 @@ func TestOwnBytesAreBounded(t *testing.T) {
 
 // TestSendFileWithoutDescriptors sends a file to a peer that reads slowly while the process has
 // no descriptor left.
+// Promise: unet/event/sendfile-descriptors
 func TestSendFileWithoutDescriptors(t *testing.T) {
 	const size = 12 << 20
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
@@ -322,6 +326,50 @@ func TestSendFileWithoutDescriptors(t *testing.T) {
 		}
 		if got != size {
 			t.Errorf("the peer received %d of %d bytes", got, size)
+		}
+	})
+}
+
+// TestListenWaitsForTheAddress listens on an address that becomes free meanwhile, as after the end
+// of a process whose ring held the socket, and on one that does not.
+// Promise: unet/event/address-in-use
+func TestListenWaitsForTheAddress(t *testing.T) {
+	overModes(t, func(t *testing.T, o Options) {
+		s := start(t, Handler{}, o)
+		for _, network := range []string{"tcp", "udp"} {
+			var held io.Closer
+			address := ""
+			if network == "tcp" {
+				ln, err := net.Listen(network, "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				held, address = ln, ln.Addr().String()
+			} else {
+				pc, err := net.ListenPacket(network, "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				held, address = pc, pc.LocalAddr().String()
+			}
+			listen := func() error {
+				if network == "tcp" {
+					other, err := Listen(network, address, Handler{}, o)
+					if err == nil {
+						err = other.Close()
+					}
+					return err
+				}
+				_, err := s.ListenPacket(network, address, PacketHandler{OnPacket: func(*PacketConn, Peer, []byte) {}})
+				return err
+			}
+			if err := listen(); !errors.Is(err, syscall.EADDRINUSE) {
+				t.Errorf("%s: an address in use: %v", network, err)
+			}
+			time.AfterFunc(bindTime/20, func() { _ = held.Close() })
+			if err := listen(); err != nil {
+				t.Errorf("%s: an address that became free: %v", network, err)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -79,7 +80,7 @@ func (r *Request) Headers() iter.Seq2[[]byte, []byte] {
 //
 // ParseHead is strict, because input that two parsers understand differently can be used
 // to smuggle a request past one of them. The error is a [*StatusError]. Its code is 411
-// for a chunked body, 431 for a head that is too long, 501 for another transfer coding,
+// for a chunked body, 417 for an unknown Expect, 431 for a head that is too long, 501 for another transfer coding,
 // 505 for another version, and otherwise 400.
 func ParseHead(b []byte, most int) (Request, int, error) { return parseHead(b, 0, most) }
 
@@ -162,6 +163,9 @@ func (r *Request) line(b []byte) error {
 	if _, isURL := authority(target); target[0] != '/' && string(target) != "*" && string(method) != http.MethodConnect && !isURL {
 		return refused(http.StatusBadRequest, "the target is not a path, nor a URL")
 	}
+	if !parses(method, target) {
+		return refused(http.StatusBadRequest, "the target is not a URL: its host or an escape is malformed")
+	}
 	if len(version) != len("HTTP/1.1") || !bytes.HasPrefix(version, []byte("HTTP/")) || version[6] != '.' ||
 		!isDigit(version[5]) || !isDigit(version[7]) {
 		return refused(http.StatusBadRequest, "the first line has no version")
@@ -171,6 +175,26 @@ func (r *Request) line(b []byte) error {
 	}
 	r.Method, r.Target, r.Minor = method, target, min(int(version[7]-'0'), 1)
 	return nil
+}
+
+// parses reports whether net/http's server can parse the target.
+func parses(method, target []byte) bool {
+	if target[0] == '/' {
+		path, _, _ := bytes.Cut(target, []byte("?"))
+		for i := bytes.IndexByte(path, '%'); i >= 0; i = bytes.IndexByte(path, '%') {
+			if path = path[i:]; len(path) < 3 || !isHex(path[1]) || !isHex(path[2]) {
+				return false
+			}
+			path = path[3:]
+		}
+		return true
+	}
+	text := string(target)
+	if string(method) == http.MethodConnect {
+		text = "http://" + text
+	}
+	_, err := url.ParseRequestURI(text)
+	return err == nil
 }
 
 // authority returns the part of a URL that names the host, and reports whether target is a URL.
@@ -223,7 +247,9 @@ func (r *Request) parseFields(b []byte) error {
 			keep = keep || listed(value, "keep-alive")
 			closes = closes || listed(value, "close")
 		case is(name, "Expect"):
-			r.Continue = is(value, "100-continue")
+			if r.Continue = listed(value, "100-continue"); !r.Continue && len(value) > 0 {
+				return refused(http.StatusExpectationFailed, "the expectation is not known")
+			}
 		}
 	}
 	validHost := hostname(r.Host)
@@ -278,6 +304,8 @@ func listed(list []byte, option string) bool {
 func is(b []byte, s string) bool { return len(b) == len(s) && bytes.EqualFold(b, []byte(s)) }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // isToken reports whether a character may be part of a name.
 func isToken(c byte) bool {

@@ -128,6 +128,14 @@ func TestHostOfTarget(t *testing.T) {
 		"GET ://target/":             "",
 		"CONNECT http://target/":     "",
 		"CONNECT user@target:443":    "",
+		"GET http://[::1/":           "",
+		"GET http://[::1]x/":         "",
+		"GET http://target:x/":       "",
+		"GET http://target/%zz":      "",
+		"CONNECT [::1":               "",
+		"GET /a%2":                   "",
+		"GET /%zz?a=b":               "",
+		"GET /%41?a=%zz":             "field",
 	} {
 		in := line + " HTTP/1.1\r\nHost: field\r\n\r\n"
 		r, n, bad := parse([]byte(in))
@@ -183,4 +191,14 @@ func FuzzParseHead(f *testing.F) {
 				theirs.Method, theirs.ContentLength, theirs.Close)
 		}
 	})
+}
+
+// TestExpect sends expectations: only 100-continue is known, as to net/http.
+func TestExpect(t *testing.T) {
+	for value, want := range map[string]int{"100-continue": 0, "100-Continue , x": 0, "": 0, "x": http.StatusExpectationFailed} {
+		in := "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: " + value + "\r\n\r\n"
+		if r, _, got := parse([]byte(in)); got != want || r.Continue != (want == 0 && value != "") {
+			t.Errorf("%q: status %d, Continue %v", value, got, r.Continue)
+		}
+	}
 }
