@@ -93,6 +93,7 @@ var table = slices.Concat(
 		count("Broken", "databases whose files differed or failed"),
 		count("Redone", "databases that were repaired from raft's log"),
 		count("Fetched", "databases that were fetched from another node"),
+		count("Uncertain", "commits and other operations whose outcome was unknown to their callers"),
 		gauge("Databases", "databases of the cluster"),
 		gauge("Unserved", "databases that this node does not serve until they are complete"),
 	),

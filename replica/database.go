@@ -991,8 +991,12 @@ func (n *Node) left(p *proposal) {
 
 // await waits for the result of a proposal, until ctx or the caller's connection ends, or commits stall; a nil
 // channel never ends. It calls leave before it returns without the result.
-func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, leave func()) error {
-	var err error
+func (n *Node) await(ctx context.Context, ended <-chan struct{}, p *proposal, leave func()) (err error) {
+	defer func() {
+		if errors.Is(err, ErrUncertain) {
+			n.metrics.Uncertain.Add(1)
+		}
+	}()
 	select {
 	case err := <-p.done:
 		return err

@@ -138,6 +138,10 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	if errors.Is(err, os.ErrNotExist) && !c.stale && c.id.Load() == 0 {
 		err = n.Create(ctx, c.name, CreateOptions{})
+		_, elects := errors.AsType[*NotLeaderError](err)
+		if err != nil && !elects && !errors.Is(err, os.ErrExist) && !errors.Is(err, ErrUncertain) && ctx.Err() == nil {
+			n.fitness.fileFailed(err)
+		}
 		if err == nil || errors.Is(err, os.ErrExist) {
 			db, err = n.named(c.name)
 		}
@@ -154,6 +158,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	writer := !c.stale && n.leader() != nil
 	epoch, err := db.usable()
 	if err != nil {
+		if _, broken := errors.AsType[*BrokenError](err); broken && writer {
+			n.fitness.fileFailed(err)
+		}
 		return nil, err
 	}
 	// SQLite drops the reason of a failed commit. The WAL's file passes it to the connection.
@@ -171,6 +178,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	raw, err := inner.Connect(ctx)
 	if err != nil {
+		if writer && ctx.Err() == nil {
+			n.fitness.fileFailed(err)
+		}
 		return nil, err
 	}
 	k.Conn = raw.(sqlite.Conn)
@@ -366,6 +376,9 @@ func (k *conn) translate(err error) error {
 			// SQLite enters the frames into the index of the WAL after the sync.
 			return k.db.unwritten(fmt.Errorf("a committed transaction could not be entered into the index of the WAL of %s: %w", k.db.path, err))
 		}
+	}
+	if k.writer && (errors.Is(err, sqlite3.IOERR) || errors.Is(err, sqlite3.CANTOPEN)) {
+		k.c.n.fitness.fileFailed(err)
 	}
 	switch {
 	case err == nil, err == io.EOF, err == driver.ErrSkip, err == driver.ErrBadConn:

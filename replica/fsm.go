@@ -497,14 +497,20 @@ func (n *Node) empty(dir string) {
 	n.emptied[dir] = struct{}{}
 }
 
-// disk holds a test's hooks for syncs. The zero value does nothing.
+// disk holds a test's hooks for syncs, and who notices those that hang. The zero value does nothing.
 type disk struct {
 	around  func(path string, sync func() error) error
 	written func(appendlog.SegmentInfo) error // see raftlog.Options
+	fitness *fitness                          // notices calls that hang
 }
 
 // sync syncs a file by calling f.
 func (d *disk) sync(path string, f func() error) error {
+	defer d.fitness.begin(false)()
+	return d.hooked(path, f)
+}
+
+func (d *disk) hooked(path string, f func() error) error {
 	if d.around != nil {
 		return d.around(path, f)
 	}

@@ -33,6 +33,8 @@ type identity struct {
 	Directories directories `json:"directories"`
 	Fetching    bool        `json:"fetching,omitempty"` // the files of a snapshot are being fetched
 	Sealed      bool        `json:"sealed,omitempty"`   // raft's log and data/ have the number
+	Moving      bool        `json:"moving,omitempty"`   // Recover has begun and not ended
+	Renewed     uint64      `json:"renewed,omitempty"`  // the cluster that Recover makes
 }
 
 // The names of what tells the parts of a directory apart.
@@ -64,6 +66,7 @@ func (n *Node) identify() error {
 		return fmt.Errorf("replica: %s belongs to node %q, and Options.ID is %q", n.opts.Dir, id.ID, n.opts.ID)
 	}
 	n.cluster, n.dirs, n.directory, n.fetching, n.sealed = id.Cluster, id.Directories, id.Directory, id.Fetching, id.Sealed
+	n.moving, n.renewed = id.Moving, id.Renewed
 	if n.directory == 0 { // of an earlier version
 		n.directory = rand.Uint64() | 1
 		return n.saveIdentity()
@@ -73,7 +76,7 @@ func (n *Node) identify() error {
 
 // saveIdentity writes the identity. n.mu is locked, or the node is not open yet.
 func (n *Node) saveIdentity() error {
-	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs, n.fetching, n.sealed})
+	p, err := json.Marshal(identity{n.opts.ID, n.cluster, n.directory, n.dirs, n.fetching, n.sealed, n.moving, n.renewed})
 	if err != nil {
 		return err
 	}
@@ -86,8 +89,12 @@ func (n *Node) saveIdentity() error {
 func (n *Node) seal(store *raftlog.Store) error {
 	log := filepath.Join(n.opts.Dir, "raft")
 	own, err := store.GetUint64([]byte(sealKey))
-	if missing, err := n.unidentified(store); err != nil || missing {
-		return errors.Join(fmt.Errorf("replica: %s is missing, and raft's log is not: without it this node does not know whose votes count: %s", n.identityPath(), rejoin), err)
+	if fresh, err := n.unidentified(store); err != nil {
+		return err
+	} else if fresh {
+		if err := n.saveIdentity(); err != nil { // before its number is anywhere else
+			return err
+		}
 	}
 	switch {
 	case err == nil && own != n.directory:
@@ -118,22 +125,22 @@ func (n *Node) seal(store *raftlog.Store) error {
 	return n.saveIdentity()
 }
 
-// unidentified reports whether the directory has a log that was used, and no identity. A node that was killed
-// when it was new has set the first term at most.
+// unidentified reports whether the directory is new and has no identity yet. It returns an error if its log was
+// used. A node that was killed when it was new has set the first term at most.
 func (n *Node) unidentified(store *raftlog.Store) (bool, error) {
 	if _, err := os.Stat(n.identityPath()); !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
 	last, err := store.LastIndex()
-	if err != nil {
-		return false, err
-	}
-	term, err := store.GetUint64([]byte("CurrentTerm"))
-	if errors.Is(err, raftlog.ErrKeyNotFound) {
-		err = nil
+	term, terr := store.GetUint64([]byte("CurrentTerm"))
+	if errors.Is(terr, raftlog.ErrKeyNotFound) {
+		terr = nil
 	}
 	snapshot, serr := newestSnapshot(filepath.Join(n.opts.Dir, "raft"))
-	return last > 0 || term > 1 || snapshot > 0, errors.Join(err, serr)
+	if err = errors.Join(err, terr, serr); err == nil && (last > 0 || term > 1 || snapshot > 0) {
+		err = fmt.Errorf("replica: %s is missing, and raft's log is not: without it this node does not know whose votes count: %s", n.identityPath(), rejoin)
+	}
+	return err == nil, err
 }
 
 // sealData compares the number in data/.

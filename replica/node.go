@@ -47,6 +47,11 @@ type Options struct {
 	// node's. It is used once, when the directory is empty, and must be the same on all members.
 	// It is empty for a node that joins an existing cluster, whose leader calls AddMember.
 	Peers map[string]string
+	// Addresses has the addresses of members, by their IDs, that have changed while no majority could record that,
+	// for example those of all members. The nodes use them instead of the recorded ones, and the
+	// leader records them. It is the same on all members, and can be left out when Node.Status has them. The
+	// address of a member that alone has moved is changed by AddMember.
+	Addresses map[string]string
 
 	// TLS encrypts the connections between nodes; it must request and verify the
 	// certificates of both sides. Without it the nodes must be on loopback addresses,
@@ -156,7 +161,12 @@ type Node struct {
 	metrics metrics
 	bug     seededBug // a seeded bug of a test
 	closing context.Context
+	fitness fitness
 
+	recovering bool              // for Recover
+	before     map[string]string // the members' addresses when the node was opened, see Options.Addresses
+
+	retiring    atomic.Bool  // Close was called
 	forwardIdle atomic.Int64 // see defaultForwardIdle
 
 	stop context.CancelFunc
@@ -173,6 +183,8 @@ type Node struct {
 
 	fetching bool                // as in identity
 	sealed   bool                // as in identity
+	moving   bool                // as in identity
+	renewed  uint64              // as in identity
 	mark     *logMark            // how far raft's log has come
 	emptied  map[string]struct{} // directories of databases that were removed
 
@@ -271,6 +283,42 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	n, err := newNode(o, bug)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if n.moving {
+		return nil, fmt.Errorf("replica: the recovery of %s was interrupted: repeat it, by Recover or ringside-replica recover", n.opts.Dir)
+	}
+	if err := n.openLog(); err != nil {
+		return nil, err
+	}
+	if n.wire, err = listen(n); err != nil {
+		return nil, err
+	}
+	if err := n.start(); err != nil {
+		return nil, err
+	}
+	n.running.Store(true)
+	n.over.Go(n.lead)
+	n.over.Go(n.proposer)
+	n.over.Go(n.recordMembers)
+	n.over.Go(n.catchUp)
+	n.over.Go(n.watchLog)
+	n.over.Go(n.fitness.watch)
+	for range 4 {
+		n.over.Go(n.repairer)
+	}
+	return n, nil
+}
+
+// newNode makes the directories of a node and reads its identity.
+func newNode(o Options, bug seededBug) (_ *Node, err error) {
 	n := &Node{
 		opts: o, log: o.Logger.With("node", o.ID), data: filepath.Join(o.Dir, "data"), bug: bug,
 		vfsName: fmt.Sprintf("ringside-replica-%d", vfsNumber.Add(1)),
@@ -279,6 +327,7 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		conns: make(map[*conn]struct{}), repair_: make(chan repairJob, 1<<12),
 		unknown: make(chan struct{}, 1),
 	}
+	n.fitness.n, n.opts.disk.fitness = n, &n.fitness
 	n.forwardIdle.Store(int64(defaultForwardIdle))
 	n.closing, n.stop = context.WithCancel(context.Background())
 	for _, dir := range []string{n.data, filepath.Join(o.Dir, "raft")} {
@@ -296,45 +345,27 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 		return nil, err
 	}
 	vfs.Register(n.vfsName, &nodeVFS{vfs.Find("os"), n})
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
-	store, err := raftlog.Open(filepath.Join(o.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: o.disk.written, Trace: o.Trace})
+	return n, nil
+}
+
+// openLog opens raft's log, which locks the directory.
+func (n *Node) openLog() error {
+	store, err := raftlog.Open(filepath.Join(n.opts.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: n.opts.disk.written, Trace: n.opts.Trace})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.store = &notedLog{Store: store}
-	// The log is locked: no other process uses the directory.
+	// No other process uses the directory.
 	if err := n.seal(store); err != nil {
-		return nil, err
+		return err
 	}
-	n.store.mark = n.mark
+	n.store.mark, n.store.fitness = n.mark, &n.fitness
 	last, err := store.LastIndex()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.store.members.Store(last)
-	if err := os.RemoveAll(filepath.Join(o.Dir, "staging")); err != nil {
-		return nil, err
-	}
-	if n.wire, err = listen(n); err != nil {
-		return nil, err
-	}
-	if err := n.start(); err != nil {
-		return nil, err
-	}
-	n.running.Store(true)
-	n.over.Go(n.lead)
-	n.over.Go(n.proposer)
-	n.over.Go(n.recordMembers)
-	n.over.Go(n.catchUp)
-	n.over.Go(n.watchLog)
-	for range 4 {
-		n.over.Go(n.repairer)
-	}
-	return n, nil
+	return os.RemoveAll(filepath.Join(n.opts.Dir, "staging"))
 }
 
 // directories has the directory of each member, as raft's log has recorded it. A member that
@@ -477,7 +508,7 @@ func (n *Node) recordMembers() {
 		for _, m := range f.Configuration().Servers {
 			directory := n.directory
 			if string(m.ID) != n.opts.ID {
-				v, ok := n.wire.met.Load(string(m.Address))
+				v, ok := n.wire.met.Load(n.peerOf(m).address)
 				if !ok {
 					continue
 				}
@@ -488,13 +519,13 @@ func (n *Node) recordMembers() {
 				if met.config < least {
 					// A member that was removed and added may have a new directory since it was met.
 					ctx, cancel := context.WithTimeout(n.closing, n.opts.Election)
-					c, err := n.wire.dial(ctx, peerOf(m), kindTerm)
+					c, err := n.wire.dial(ctx, n.peerOf(m), kindTerm)
 					cancel()
 					if err != nil {
 						continue // raft connects to it later
 					}
 					_ = c.Close()
-					v, _ = n.wire.met.Load(string(m.Address))
+					v, _ = n.wire.met.Load(n.peerOf(m).address)
 					met = v.(meeting)
 				}
 				if met.ID != string(m.ID) || met.config < least {
@@ -536,6 +567,7 @@ func (n *Node) replaced(id string, directory uint64) error {
 
 // mayVote returns an error if the vote of a member does not count for this node.
 func (n *Node) mayVote(id, address string) error {
+	address = n.addressOf(id, address)
 	v, ok := n.wire.met.Load(address)
 	if !ok {
 		return nil
@@ -603,14 +635,8 @@ func (n *Node) removed(id string, after uint64) bool {
 	return false
 }
 
-func (n *Node) start() error {
-	dir := filepath.Join(n.opts.Dir, "raft")
-	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n}, Level: hclog.Warn, DisableTime: true})
-	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
-	if err != nil {
-		return err
-	}
-	snapshots := snapshotStore{files, n}
+// raftConfig returns raft's configuration.
+func (n *Node) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.opts.ID)
 	// A follower votes only after it has noticed itself that the leader is gone, which takes
@@ -621,8 +647,30 @@ func (n *Node) start() error {
 	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
 	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
 	c.ShutdownOnRemove = false // a leader that removed itself can be added again
-	c.Logger = logger
 	c.NoLegacyTelemetry = true
+	return c
+}
+
+func (n *Node) start() error {
+	dir := filepath.Join(n.opts.Dir, "raft")
+	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n}, Level: hclog.Warn, DisableTime: true})
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
+	if err != nil {
+		return err
+	}
+	snapshots := snapshotStore{files, n}
+	c := n.raftConfig()
+	c.Logger = logger
+	if len(n.opts.Addresses) > 0 {
+		l, err := n.loss(files)
+		if err != nil {
+			return fmt.Errorf("replica: Options.Addresses: %w", err)
+		}
+		n.before = make(map[string]string)
+		for _, m := range l.Members {
+			n.before[m.ID] = m.Address
+		}
+	}
 	// raft dials addresses. The name of the member goes before each, so that the wire knows whom it calls.
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: n.opts.requestTimeout(), Logger: logger,
@@ -634,14 +682,14 @@ func (n *Node) start() error {
 		n.members = n.opts.around(n.members)
 	}
 	through := transport{
-		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, log: n.store, mayVote: n.mayVote,
+		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, log: n.store, mayVote: n.mayVote, mayLead: n.fitness.mayLead,
 		beats:       beats{time.Now(), min(n.opts.Election/6, time.Second/6), n.closing.Done()},
 		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
+	has := false
 	if len(n.opts.Peers) > 0 {
 		fresh := firstTerm{n.store}
-		has, err := raft.HasExistingState(n.store, fresh, snapshots)
-		if err != nil {
+		if has, err = raft.HasExistingState(n.store, fresh, snapshots); err != nil {
 			return err
 		}
 		if !has {
@@ -656,6 +704,9 @@ func (n *Node) start() error {
 		}
 	}
 	n.raft, err = raft.NewRaft(c, fsm{n}, raftLog{n.store}, n.store, snapshots, through)
+	if err == nil && has {
+		n.comparePeers()
+	}
 	return err
 }
 
@@ -731,12 +782,13 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close stops the node. Databases that Node.Open returned must not be used after it.
+// Close stops the node. A leader transfers the leadership first, for at most Options.Election or one second. Databases that Node.Open returned must not be used after it.
 // Acknowledged transactions are kept. The files are ordinary SQLite databases.
 func (n *Node) Close() error {
-	if n.closing.Err() != nil {
+	if n.retiring.Swap(true) {
 		return nil
 	}
+	n.handOver()
 	n.stop()
 	if n.wire != nil {
 		n.wire.cut() // raft waits for its requests
@@ -797,6 +849,9 @@ func (n *Node) lead() {
 				})
 			}
 			n.lookAtMembers()
+			if len(n.opts.Addresses) > 0 {
+				n.over.Go(n.readdress)
+			}
 			n.log.Info("replica: this node is the leader", "term", term)
 		}
 	}
@@ -860,7 +915,7 @@ func (n *Node) catchUpWith(term uint64) bool {
 // not yet have all entries that were committed before.
 func (n *Node) leader() *leadership {
 	l := n.leading.Load()
-	if l == nil || n.bug != bugStaleRead && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
+	if l == nil || n.fitness.stuck.Load() || n.bug != bugStaleRead && (n.raft.State() != raft.Leader || n.raft.CurrentTerm() != l.term) {
 		return nil
 	}
 	return l
@@ -1522,7 +1577,7 @@ func (db *database) remove() error {
 
 // restore takes over the list of databases from a snapshot.
 func (n *Node) restore(m manifest) error {
-	if n.cluster != 0 && m.Cluster != 0 && n.cluster != m.Cluster {
+	if n.cluster != 0 && m.Cluster != 0 && n.cluster != m.Cluster && !n.recovering {
 		return fmt.Errorf("replica: the snapshot is from cluster %x, and this node belongs to %x", m.Cluster, n.cluster)
 	}
 	if m.Cluster != 0 {
@@ -1693,6 +1748,7 @@ type Status struct {
 	Broken      []string // names of the databases that this node does not serve, see [BrokenError]
 	Members     []Member // members of the cluster, as this node knows them
 	Cluster     string   // random identity of the cluster, in hexadecimal
+	Unfit       string   // why this node cannot lead, for example that its disk fails; "" if it can
 }
 
 // Status returns the state of this node.
@@ -1709,6 +1765,9 @@ func (n *Node) Status() Status {
 		db.mu.Unlock()
 	}
 	slices.Sort(s.Broken)
+	if err := n.fitness.why(); err != nil {
+		s.Unfit = err.Error()
+	}
 	n.mu.RLock()
 	s.Cluster = fmt.Sprintf("%016x", n.cluster)
 	n.mu.RUnlock()
@@ -1851,8 +1910,15 @@ func (n *Node) pause(ctx context.Context) error {
 	return cmp.Or(n.writable(), ctx.Err())
 }
 
-// RemoveMember removes a node. The leader must be this node; it may remove itself.
+// RemoveMember removes a node. The leader must be this node; it may remove itself. It returns an error if the ID
+// is not a member.
 func (n *Node) RemoveMember(ctx context.Context, id string) error {
+	if err := n.writable(); err != nil {
+		return err
+	}
+	if _, known := n.member(id); !known {
+		return n.noMember(id)
+	}
 	return n.change(ctx, func(d time.Duration) raft.Future {
 		return n.raft.RemoveServer(raft.ServerID(id), 0, d)
 	})
@@ -1865,7 +1931,6 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 		if id == "" {
 			return n.raft.LeadershipTransfer()
 		}
-		var members []string
 		for _, m := range n.Status().Members {
 			if m.ID == id && !m.Voter {
 				return failed{fmt.Errorf("replica: member %q does not vote yet and cannot lead: add it again", id)}
@@ -1873,10 +1938,18 @@ func (n *Node) Transfer(ctx context.Context, id string) error {
 			if m.ID == id {
 				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Address))
 			}
-			members = append(members, m.ID)
 		}
-		return failed{fmt.Errorf("replica: %q is not a member of the cluster: its members are %q", id, members)}
+		return failed{n.noMember(id)}
 	})
+}
+
+// noMember is the error for an ID that is no member.
+func (n *Node) noMember(id string) error {
+	var members []string
+	for _, m := range n.Status().Members {
+		members = append(members, m.ID)
+	}
+	return fmt.Errorf("replica: %q is not a member of the cluster: its members are %q", id, members)
 }
 
 // errReconfigured is in the error of a change of the members that another one came before.

@@ -264,7 +264,7 @@ func (n *Node) WaitReady(ctx context.Context) error {
 
 // metrics counts events of a node.
 type metrics struct {
-	Commits, Applied, Entries, Verified, Forwarded, Broken, Redone, Fetched atomic.Uint64
+	Commits, Applied, Entries, Verified, Forwarded, Broken, Redone, Fetched, Uncertain atomic.Uint64
 }
 
 // Stats counts what a node did since it was opened.
@@ -277,6 +277,7 @@ type Stats struct {
 	Broken    uint64 `json:"broken"`    // databases whose files differed or failed
 	Redone    uint64 `json:"redone"`    // databases that were repaired from raft's log
 	Fetched   uint64 `json:"fetched"`   // databases that were fetched from another node
+	Uncertain uint64 `json:"uncertain"` // commits and other operations whose outcome was unknown to their callers
 	Databases int    `json:"databases"` // databases of the cluster
 	Unserved  int    `json:"unserved"`  // databases that this node does not serve until they are complete
 }
@@ -286,7 +287,7 @@ type Stats struct {
 func (n *Node) Stats() Stats {
 	m := &n.metrics
 	s := Stats{Commits: m.Commits.Load(), Applied: m.Applied.Load(), Entries: m.Entries.Load(), Verified: m.Verified.Load(),
-		Forwarded: m.Forwarded.Load(), Broken: m.Broken.Load(), Redone: m.Redone.Load(), Fetched: m.Fetched.Load()}
+		Forwarded: m.Forwarded.Load(), Broken: m.Broken.Load(), Redone: m.Redone.Load(), Fetched: m.Fetched.Load(), Uncertain: m.Uncertain.Load()}
 	for _, db := range n.databases() {
 		s.Databases++
 		db.mu.Lock()
@@ -308,6 +309,7 @@ func (s Stats) Plus(o Stats) Stats {
 	s.Broken += o.Broken
 	s.Redone += o.Redone
 	s.Fetched += o.Fetched
+	s.Uncertain += o.Uncertain
 	s.Databases += o.Databases
 	s.Unserved += o.Unserved
 	return s

@@ -63,7 +63,8 @@ func TestTLS(t *testing.T) {
 	leader := c.leader()
 	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
 	c.judge()
-	to, from := c.followers()[0], c.followers()[1]
+	followers := c.followers()
+	to, from := followers[0], followers[1]
 	for what, stranger := range map[string]*tls.Config{"plain text": nil, "no certificate": {RootCAs: config.RootCAs},
 		"another authority": newAuthority(t).issue("a", "b", "c"), "another name": a.issue("x")} {
 		for _, kind := range []string{kindRaft, kindRequest, kindFetch, kindForward, kindTerm} {

@@ -352,6 +352,7 @@ func (f *walFile) local(err error, code sqlite3.ExtendedErrorCode) error {
 	if err == nil {
 		return nil
 	}
+	f.db.node.fitness.fileFailed(err)
 	return f.failed(fmt.Errorf("replica: the transaction was not committed, because the WAL of %s failed on this node: %w: %w", f.db.name, code, err), code)
 }
 

@@ -4,6 +4,7 @@ package replica
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/ringside-io/ringside/appendlog"
 	"github.com/ringside-io/ringside/replica/internal/raftlog"
 	"github.com/ringside-io/ringside/unet"
 )
@@ -73,6 +75,7 @@ type transport struct {
 	beats    beats
 	log      *notedLog
 	mayVote  func(id, address string) error
+	mayLead  func() error // see fitness
 	// newSnapshot is called after a member has refused a snapshot because its own is newer.
 	newSnapshot func()
 }
@@ -95,46 +98,55 @@ type base struct {
 	wire *wire
 }
 
+// called returns a member's ID and its address.
+func (b base) called(id raft.ServerID, target raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(string(id) + "\x00" + b.wire.node.addressOf(string(id), string(target)))
+}
+
 func (b base) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	return b.NetworkTransport.AppendEntries(id, named(id, target), args, resp)
+	return b.NetworkTransport.AppendEntries(id, b.called(id, target), args, resp)
 }
 
 func (b base) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	return b.NetworkTransport.AppendEntriesPipeline(id, named(id, target))
+	return b.NetworkTransport.AppendEntriesPipeline(id, b.called(id, target))
 }
 
 func (b base) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return b.NetworkTransport.InstallSnapshot(id, named(id, target), args, resp, data)
+	return b.NetworkTransport.InstallSnapshot(id, b.called(id, target), args, resp, data)
 }
 
 func (b base) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return b.NetworkTransport.RequestVote(id, named(id, target), args, resp)
+	return b.NetworkTransport.RequestVote(id, b.called(id, target), args, resp)
 }
 
 func (b base) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return b.NetworkTransport.RequestPreVote(id, named(id, target), args, resp)
+	return b.NetworkTransport.RequestPreVote(id, b.called(id, target), args, resp)
 }
 
 func (b base) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return b.NetworkTransport.TimeoutNow(id, named(id, target), args, resp)
+	return b.NetworkTransport.TimeoutNow(id, b.called(id, target), args, resp)
 }
 
 // peer is a member that is called: the node at an address must have the ID. "" is any, see Node.Meet.
 type peer struct{ id, address string }
-
-func peerOf(m raft.Server) peer { return peer{string(m.ID), string(m.Address)} }
-
-// named puts a member's ID before its address.
-func named(id raft.ServerID, target raft.ServerAddress) raft.ServerAddress {
-	return raft.ServerAddress(id) + "\x00" + target
-}
 
 // errOther is returned if another node than the called one answers at its address.
 func errOther(p peer, id string) error {
 	return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", p.address, id, p.id)
 }
 
+// allowed returns the result of mayLead, which is nil in tests.
+func allowed(mayLead func() error) error {
+	if mayLead == nil {
+		return nil
+	}
+	return mayLead()
+}
+
 func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := allowed(t.mayLead); err != nil {
+		return err
+	}
 	heartbeat := args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 && len(args.Entries) == 0
 	if heartbeat && !t.failures.last(id) {
 		t.beats.wait()
@@ -179,6 +191,9 @@ func (b beats) wait() {
 // RequestVote asks for a vote. The connection may be made by the call, so whether the vote counts
 // is known afterwards.
 func (t transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := allowed(t.mayLead); err != nil {
+		return err
+	}
 	err := t.network.RequestVote(id, target, args, resp)
 	if err == nil {
 		err = t.mayVote(string(id), string(target))
@@ -187,6 +202,9 @@ func (t transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args
 }
 
 func (t transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if err := allowed(t.mayLead); err != nil {
+		return err
+	}
 	err := t.network.RequestPreVote(id, target, args, resp)
 	if err == nil {
 		err = t.mayVote(string(id), string(target))
@@ -199,7 +217,7 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline{AppendPipeline: p, id: id, failures: t.failures, patience: t.patience, log: t.log, closing: t.beats.closing}, nil
+	return &pipeline{AppendPipeline: p, id: id, failures: t.failures, patience: t.patience, log: t.log, closing: t.beats.closing, mayLead: t.mayLead}, nil
 }
 
 // failures counts the requests to each member that had no reply, heartbeats among them.
@@ -247,6 +265,7 @@ type pipeline struct {
 	patience time.Duration
 	log      *notedLog
 	closing  <-chan struct{}
+	mayLead  func() error
 
 	sent   time.Time // of the last request; the zero time if there was none
 	commit uint64    // its commit index
@@ -271,6 +290,9 @@ func (p *pipeline) redundant(args *raft.AppendEntriesRequest) bool {
 }
 
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := allowed(p.mayLead); err != nil {
+		return nil, err
+	}
 	if p.redundant(args) {
 		// Raft does not use the result. It counts replies from Consumer as contacts with the
 		// member, and there is none.
@@ -341,6 +363,7 @@ func (l raftLog) GetLog(index uint64, e *raft.Log) error {
 type notedLog struct {
 	*raftlog.Store
 	mark    *logMark
+	fitness *fitness
 	members atomic.Uint64 // no later entry changes the members
 	mu      sync.Mutex
 	changes uint64
@@ -352,7 +375,12 @@ func (l *notedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{
 
 func (l *notedLog) StoreLogs(all []*raft.Log) error {
 	defer l.note()
+	end := l.fitness.begin(true)
 	err := l.Store.StoreLogs(all)
+	end()
+	if err != nil && l.fitness != nil && !errors.Is(err, raftlog.ErrOrder) && !errors.Is(err, appendlog.ErrRecordTooLarge) {
+		l.fitness.logFailed(err)
+	}
 	for _, e := range all {
 		if e.Type == raft.LogConfiguration {
 			l.members.Store(e.Index)
@@ -369,7 +397,7 @@ func (l *notedLog) StoreLogs(all []*raft.Log) error {
 func (l *notedLog) DeleteRange(low, high uint64) error {
 	if last, err := l.LastIndex(); err != nil {
 		return err
-	} else if high >= last {
+	} else if last > 0 && high >= last {
 		if err := l.mark.setBack(low); err != nil {
 			return err
 		}
@@ -432,7 +460,7 @@ func listen(n *Node) (*wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: Options.Listen: %w", err)
 	}
-	w := &wire{node: n, listener: l, address: n.opts.Advertise, accepted: make(chan net.Conn),
+	w := &wire{node: n, listener: l, address: cmp.Or(n.opts.Advertise, n.opts.Addresses[n.opts.ID]), accepted: make(chan net.Conn),
 		conns: make(map[net.Conn]struct{}), idle: make(map[idleKey][]memberConn)}
 	if w.address == "" {
 		w.address = n.opts.Peers[n.opts.ID]
@@ -627,7 +655,7 @@ func (w *wire) judge(h *hello) error {
 	members := f.Configuration().Servers
 	for _, m := range members {
 		if string(m.ID) == h.From {
-			if string(m.Address) != h.Address {
+			if string(m.Address) != h.Address && n.peerOf(m).address != h.Address {
 				return fmt.Errorf("node %q is at %s, and the member with this ID is at %s: another node uses the ID, or the member must be removed and added", h.From, h.Address, m.Address)
 			}
 			return nil
@@ -849,7 +877,7 @@ func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time
 	ctx, cancel := context.WithDeadline(w.node.closing, until)
 	defer cancel()
 	var p [8]byte
-	err := w.request(ctx, peer{string(id), string(target)}, kindTerm, func(c memberConn) error {
+	err := w.request(ctx, peer{string(id), w.node.addressOf(string(id), string(target))}, kindTerm, func(c memberConn) error {
 		_, err := c.Write(p[:1])
 		if err == nil {
 			_, err = io.ReadFull(c, p[:])
@@ -878,7 +906,7 @@ func (w *wire) progress(ctx context.Context, m raft.Server) (index uint64, err e
 	stop := context.AfterFunc(w.node.closing, cancel)
 	defer stop()
 	var a answer
-	err = w.request(ctx, peerOf(m), kindRequest, func(c memberConn) error {
+	err = w.request(ctx, w.node.peerOf(m), kindRequest, func(c memberConn) error {
 		if err := c.ask(request{Kind: askApplied}, &a); err != nil {
 			return err
 		}
@@ -1242,7 +1270,7 @@ func (n *Node) sources() []peer {
 	if f := n.raft.GetConfiguration(); f.Error() == nil {
 		for _, m := range f.Configuration().Servers {
 			if m.Address != leader && string(m.ID) != n.opts.ID {
-				all = append(all, peerOf(m))
+				all = append(all, n.peerOf(m))
 			}
 		}
 	}
@@ -1503,7 +1531,7 @@ func (n *Node) Verify(ctx context.Context) error {
 				if string(m.ID) == n.opts.ID {
 					continue
 				}
-				a, err := n.wire.ask(ctx, peerOf(m), request{askSum, db.id})
+				a, err := n.wire.ask(ctx, n.peerOf(m), request{askSum, db.id})
 				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
 					moved = fmt.Errorf("%s: %w", m.ID, err)
 					break

@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,11 +29,18 @@ type request struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
 	Offline bool     `json:"offline,omitempty"` // of add: the node need not answer
+
+	PageSize int           `json:"pageSize,omitempty"` // of create
+	Stale    time.Duration `json:"stale,omitempty"`    // of query: negative reads on the leader
 }
 
 type answer struct {
-	Error  string          `json:"error,omitempty"`
-	Status *replica.Status `json:"status,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Status  *replica.Status `json:"status,omitempty"`
+	Names   []string        `json:"names,omitempty"`
+	Changes int64           `json:"changes,omitempty"`
+	Columns []string        `json:"columns,omitempty"`
+	Rows    [][]any         `json:"rows,omitempty"`
 }
 
 // listenControl listens on a socket. The log locks the node's directory, so an existing socket
@@ -137,8 +146,90 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 		return n.Backup(ctx, r.Args[0])
 	case r.Command == "restore" && len(r.Args) == 1:
 		return n.Restore(ctx, r.Args[0])
+	case r.Command == "list" && len(r.Args) == 0:
+		a.Names = n.List()
+		return nil
+	case r.Command == "create" && len(r.Args) == 1:
+		return n.Create(ctx, r.Args[0], replica.CreateOptions{PageSize: r.PageSize})
+	case r.Command == "delete" && len(r.Args) == 1:
+		return n.Delete(ctx, r.Args[0])
+	case r.Command == "import" && len(r.Args) == 2:
+		return n.Import(ctx, r.Args[0], r.Args[1])
+	case r.Command == "exec" && len(r.Args) == 2:
+		return execSQL(ctx, n, r.Args[0], r.Args[1], a)
+	case r.Command == "query" && len(r.Args) == 2:
+		return querySQL(ctx, n, r, a)
 	}
 	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
+}
+
+// existing opens a database that exists: Open would create it.
+func existing(n *replica.Node, name string, o ...replica.OpenOption) (*sql.DB, error) {
+	if !slices.Contains(n.List(), name) {
+		return nil, fmt.Errorf("there is no database %q on this node: see list and create", name)
+	}
+	return n.Open(name, o...)
+}
+
+func execSQL(ctx context.Context, n *replica.Node, name, query string, a *answer) error {
+	db, err := existing(n, name)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	r, err := db.ExecContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	a.Changes, err = r.RowsAffected()
+	return err
+}
+
+// queryBytes bounds the result of a query.
+const queryBytes = 64 << 20
+
+func querySQL(ctx context.Context, n *replica.Node, r request, a *answer) error {
+	var o []replica.OpenOption
+	if r.Stale >= 0 {
+		o = append(o, replica.Stale(r.Stale))
+	}
+	db, err := existing(n, r.Args[0], o...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, r.Args[1])
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if a.Columns, err = rows.Columns(); err != nil {
+		return err
+	}
+	size := 0
+	for rows.Next() {
+		row, into := make([]any, len(a.Columns)), make([]any, len(a.Columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i, v := range row {
+			size += 16
+			switch v := v.(type) {
+			case []byte:
+				row[i] = fmt.Sprintf("x'%x'", v)
+				size += 2 * len(v)
+			case string:
+				size += len(v)
+			}
+		}
+		if a.Rows = append(a.Rows, row); size > queryBytes {
+			return fmt.Errorf("the result is larger than %d bytes: use LIMIT", queryBytes)
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
 }
 
 // reach returns an error if a node that is to be added does not answer at its address. AddMember would wait for
@@ -157,7 +248,7 @@ func reach(ctx context.Context, n *replica.Node, id, address string) error {
 }
 
 // askControl sends a request to the node that listens on a socket.
-func askControl(ctx context.Context, path string, r request) (*replica.Status, error) {
+func askControl(ctx context.Context, path string, r request) (*answer, error) {
 	var d net.Dialer
 	var c net.Conn
 	short, release, err := shortPath(path)
@@ -178,7 +269,9 @@ func askControl(ctx context.Context, path string, r request) (*replica.Status, e
 		return nil, err
 	}
 	var a answer
-	if err := json.NewDecoder(c).Decode(&a); err != nil {
+	in := json.NewDecoder(c)
+	in.UseNumber()
+	if err := in.Decode(&a); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -187,5 +280,5 @@ func askControl(ctx context.Context, path string, r request) (*replica.Status, e
 	if a.Error != "" {
 		return nil, errors.New(a.Error)
 	}
-	return a.Status, nil
+	return &a, nil
 }

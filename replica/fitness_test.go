@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringside-io/ringside/appendlog"
+)
+
+// TestUnfitLeader: when the files of the leader fail, or hang, another node takes writes. The leader says so, and
+// is fit again when they work.
+func TestUnfitLeader(t *testing.T) {
+	const election = 600 * time.Millisecond
+	type fault struct {
+		sync  func(path string) error
+		write func() error
+		begin func(n *Node) error // and end
+		end   func(n *Node) error
+	}
+	failing := func(errno error) fault {
+		return fault{sync: func(string) error { return errno }, write: func() error { return errno }}
+	}
+	hang := make(chan struct{})
+	away := func(n *Node) string { return n.data + ".away" }
+	for name, f := range map[string]fault{
+		"EIO": failing(syscall.EIO), "EROFS": failing(syscall.EROFS), "ENOSPC": failing(syscall.ENOSPC), "EDQUOT": failing(syscall.EDQUOT),
+		"log": {write: func() error { return syscall.EIO }},
+		"hang": {sync: func(string) error { <-hang; return nil }, write: func() error { <-hang; return nil },
+			end: func(*Node) error { close(hang); return nil }},
+		"no data": {begin: func(n *Node) error { return os.Rename(n.data, away(n)) }, end: func(n *Node) error { return os.Rename(away(n), n.data) }},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			var faulty atomic.Pointer[string] // the directory whose files fail
+			concerned := func(path string) bool {
+				dir := faulty.Load()
+				return dir != nil && strings.HasPrefix(path, *dir+"/")
+			}
+			c := newCluster(t, 3, Options{Election: election, disk: disk{
+				around: func(path string, sync func() error) error {
+					if f.sync != nil && concerned(path) {
+						if err := f.sync(path); err != nil {
+							return err
+						}
+					}
+					return sync()
+				},
+				written: func(g appendlog.SegmentInfo) error {
+					if f.write != nil && concerned(g.Path) {
+						return f.write()
+					}
+					return nil
+				},
+			}})
+			leader := c.leader()
+			other := c.followers()[0]
+			execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)")
+			c.judge()
+			if err := leader.Ready(); err != nil {
+				t.Errorf("not ready: %v", err)
+			}
+			begin := time.Now()
+			if f.sync != nil || f.write != nil {
+				faulty.Store(&leader.opts.Dir)
+			}
+			if f.begin != nil {
+				must(t, f.begin(leader))
+			}
+			ctx, cancel := contextFor(t)
+			defer cancel()
+			for wrote := false; !wrote; {
+				attempt, end := context.WithTimeout(ctx, 500*time.Millisecond)
+				err := other.Do(attempt, "db", func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(attempt, "INSERT INTO t VALUES(1)")
+					return err
+				})
+				end()
+				if wrote = err == nil; !wrote && ctx.Err() != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("a write after %v", time.Since(begin))
+			if name != "log" && (leader.Status().Unfit == "" || leader.Ready() == nil) {
+				until(t, "the status says it", func() bool { return leader.Status().Unfit != "" && leader.Ready() != nil })
+			}
+			if leader.leader() != nil {
+				t.Error("it still leads")
+			}
+			if f.end != nil {
+				must(t, f.end(leader))
+			}
+			faulty.Store(nil)
+			until(t, "it is fit again", func() bool { return leader.Status().Unfit == "" })
+			c.judge()
+		})
+	}
+}
+
+// TestSuspectedInVain: a failure that does not concern the directories changes nothing.
+func TestSuspectedInVain(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	n := c.leader()
+	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
+	for range 5 {
+		n.fitness.suspect()
+	}
+	until(t, "it was tried", func() bool {
+		n.fitness.mu.Lock()
+		defer n.fitness.mu.Unlock()
+		return !n.fitness.probing
+	})
+	if err := errors.Join(n.fitness.why(), n.Ready()); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(n.data, sealFile+".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	execAll(t, open(t, n, "db"), "INSERT INTO t VALUES(1)")
+}
