@@ -169,6 +169,7 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 			_ = n.commit(ctx, opWhole, append(slices.Clone(id), make([]byte, 12)...))
 		}
 	}()
+	leader := n.leader()
 	in := bufio.NewReaderSize(f, 256<<10)
 	var sum uint64
 	pgno := uint32(1)
@@ -186,6 +187,9 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 			sum ^= pageSum(pgno, part[i:i+int(s.PageSize)])
 			pgno++
 		}
+		if n.leader() != leader { // the parts may have been removed, see dropParts
+			return n.notLeader()
+		}
 		if err := n.commit(ctx, opPart, append(rest, part[:k]...)); err != nil {
 			return err
 		}
@@ -196,7 +200,26 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	if sum != s.Position.Sum {
 		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
 	}
+	if n.leader() != leader {
+		return n.notLeader()
+	}
 	return n.commit(ctx, opWhole, append(rest, s.Name...))
+}
+
+// dropParts removes the parts of files that other processes have begun to restore, on all nodes. This node leads, so
+// their restores have failed.
+func (n *Node) dropParts() {
+	parts, err := os.ReadDir(filepath.Join(n.opts.Dir, "staging"))
+	if err != nil {
+		return // there are none
+	}
+	for _, e := range parts {
+		id, err := hex.DecodeString(e.Name())
+		if err != nil || len(id) != 16 || binary.LittleEndian.Uint64(id) == n.run {
+			continue
+		}
+		_ = n.commit(n.closing, opWhole, append(id, make([]byte, 12)...)) // the next leader tries again
+	}
 }
 
 // staging returns the path at which the parts of a restored file are collected.

@@ -47,6 +47,7 @@ type database struct {
 
 	writers atomic.Int32 // transactions of this node that are being committed; incremented with mu locked
 	lacks   atomic.Bool  // the file lacks a transaction that was committed
+	owed    atomic.Bool  // a transaction of this node was counted, and its writer has not put it into the file
 	// The last transaction of this node whose writer did not wait for its outcome; nil if that is known.
 	doubt atomic.Pointer[doubt]
 	// The number of commits that the index of the WAL has after the last commit of a connection of
@@ -81,6 +82,7 @@ type database struct {
 	backlog     []*txn
 	backBytes   int
 	fetching    bool
+	spilled     bool // the backlog was too large
 	lastApplied *txn // set only for bugApplyTwice
 }
 
@@ -352,7 +354,9 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 		return err
 	}
 	// A majority has it, and the state machine has counted it.
-	if err := write(frames); err != nil {
+	err = write(frames)
+	defer db.owed.Store(false)
+	if err != nil {
 		err = fmt.Errorf("a committed transaction could not be written to %s: %w", db.path, err)
 		return db.unwritten(err)
 	}
@@ -645,6 +649,7 @@ func (db *database) apply(list []job) {
 		}
 		if j.mine != nil {
 			db.proposed = false // its writer puts it into the file
+			db.owed.Store(true)
 		}
 		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
 		if db.ahead && db.target == t.after {
@@ -829,7 +834,7 @@ func (n *Node) logged(db *database, last, seq uint64) ([]*txn, error) {
 
 // keep keeps a transaction for a file that is being fetched. db.mu is locked.
 func (db *database) keep(t *txn) {
-	if !db.fetching {
+	if !db.fetching || db.spilled {
 		return
 	}
 	c := *t
@@ -839,7 +844,7 @@ func (db *database) keep(t *txn) {
 		db.backBytes += len(change)
 	}
 	if db.backBytes > backlogBytes {
-		db.backlog, db.backBytes, db.fetching = nil, 0, false // the fetch starts again
+		db.backlog, db.backBytes, db.spilled = nil, 0, true // raft's log has them
 		return
 	}
 	db.backlog = append(db.backlog, &c)

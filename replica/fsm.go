@@ -38,6 +38,7 @@ const (
 	opDelete  = 'D' // database
 	opTxn     = 'T' // see txn.encode
 	opPart    = 'P' // of a restored file: its number, 16 bytes; offset, 8 bytes; pages
+	opSum     = 'V' // a check, 16 bytes; a database, 8 bytes
 	opWhole   = 'W' // its number; checksum; page size; the database's name, "" to remove the parts
 )
 
@@ -276,6 +277,10 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	}
 	flush()
 	f.advance(logs[len(logs)-1].Index)
+	if !f.swept && f.recovered.Load() {
+		f.swept = true
+		f.sweep()
+	}
 	return make([]any, len(logs))
 }
 
@@ -358,6 +363,8 @@ func (f fsm) carryOut(o op, at Position, n uint64) error {
 		return f.created(at, at.Index<<12|n, string(rest[:length]), size, rest[length:])
 	case opPart:
 		return f.part(o.rest)
+	case opSum:
+		return f.compute(o.rest)
 	case opWhole:
 		return f.whole(at, at.Index<<12|n, o.rest)
 	case opDelete:

@@ -64,3 +64,12 @@ func unmap(p []byte) error {
 	}
 	return os.NewSyscallError("munmap", syscall.Munmap(p))
 }
+
+// space returns the free and the whole size of a directory's file system in bytes.
+func space(dir string) (free, total uint64, err error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0, 0, os.NewSyscallError("statfs", err)
+	}
+	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
+}

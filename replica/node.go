@@ -192,6 +192,7 @@ type Node struct {
 	next    atomic.Uint64
 	queue   chan *proposal
 	flying  atomic.Int64  // bytes of this node's entries that raft has not committed or refused
+	swept   bool          // sweep was called. For the state machine only
 	halted  bool          // an entry could not be read before Close; later ones are not applied. For the state machine only
 	began   atomic.Uint64 // index up to which entries are applied or being applied
 	pendMu  sync.Mutex
@@ -210,6 +211,7 @@ type Node struct {
 	unknown   chan struct{} // a member may have no entry in dirs
 	warned    sync.Map      // directories that were reported
 
+	checks    checks
 	verifying sharedCheck
 	received  atomic.Uint64 // snapshots of other nodes
 	failures  failures
@@ -675,14 +677,15 @@ func (n *Node) start() error {
 	n.wire.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: layer{n.wire}, MaxPool: 4, Timeout: n.opts.requestTimeout(), Logger: logger,
 	})
-	// InstallSnapshot fetches the files: it may take 10 s for each KiB of their list.
-	n.wire.transport.TimeoutScale = 1 << 10
+	// InstallSnapshot fetches the files, which takes any time, see transport.giveUpOn: 10 s for each byte.
+	n.wire.transport.TimeoutScale = 1
+	n.store.holds.room = n.hasRoom
 	n.members = base{n.wire.transport, n.wire}
 	if n.opts.around != nil {
 		n.members = n.opts.around(n.members)
 	}
 	through := transport{
-		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, log: n.store, mayVote: n.mayVote, mayLead: n.fitness.mayLead,
+		network: n.members, patience: max(2*n.opts.Election, time.Second), failures: &n.failures, log: n.store, mayVote: n.mayVote, mayLead: n.fitness.mayLead, cut: n.wire.cutPeer,
 		beats:       beats{time.Now(), min(n.opts.Election/6, time.Second/6), n.closing.Done()},
 		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
@@ -849,6 +852,7 @@ func (n *Node) lead() {
 				})
 			}
 			n.lookAtMembers()
+			n.over.Go(n.dropParts)
 			if len(n.opts.Addresses) > 0 {
 				n.over.Go(n.readdress)
 			}
@@ -1644,6 +1648,7 @@ func (n *Node) restore(m manifest) error {
 		if err := n.setFetching(false); err != nil {
 			return err
 		}
+		n.sweep()
 	}
 	n.advance(m.Index)
 	return nil
@@ -1727,6 +1732,12 @@ func (n *Node) cutLog() {
 	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		n.log.Warn("replica: the log cannot be truncated", "error", err)
 	}
+}
+
+// hasRoom reports whether raft's log may become longer for a member that fetches files.
+func (n *Node) hasRoom() bool {
+	free, total, err := space(n.opts.Dir)
+	return err == nil && free > total/10 && n.store.Bytes() < 8*n.opts.LogBytes
 }
 
 // Member is a node of the cluster.

@@ -41,7 +41,8 @@ type wire struct {
 	over      sync.WaitGroup
 	once      sync.Once
 
-	met sync.Map // the latest meeting by address
+	met   sync.Map // the latest meeting by address
+	calls sync.Map // the member's ID by raft's connection to it
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // that this node serves, raft's, and those for its own requests; nil after cut
@@ -75,7 +76,8 @@ type transport struct {
 	beats    beats
 	log      *notedLog
 	mayVote  func(id, address string) error
-	mayLead  func() error // see fitness
+	mayLead  func() error    // see fitness
+	cut      func(id string) // closes raft's connections to a member
 	// newSnapshot is called after a member has refused a snapshot because its own is newer.
 	newSnapshot func()
 }
@@ -156,6 +158,9 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 		return err
 	}
 	err = t.network.AppendEntries(id, target, args, resp)
+	if err == nil {
+		t.log.holds.progress(id, args.PrevLogEntry)
+	}
 	if t.failures.note(id, err != nil); err != nil {
 		t.log.note() // the pipeline sends the commit index again
 	}
@@ -163,11 +168,41 @@ func (t transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, ar
 }
 
 func (t transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	// The member fetches the files before it answers, and then needs the entries behind the snapshot.
+	t.log.holds.begin(id, args.LastLogIndex)
+	answered := make(chan struct{})
+	defer close(answered)
+	go t.giveUpOn(id, answered)
 	err := t.network.InstallSnapshot(id, target, args, resp, data)
+	if err == nil && resp.Success {
+		t.log.holds.end(id)
+	}
 	if err != nil && strings.Contains(err.Error(), olderSnapshot) {
 		t.newSnapshot()
 	}
 	return err
+}
+
+// deadAfter is for how long heartbeats to a member fail before a snapshot is no longer sent to it.
+const deadAfter = 30 * time.Second
+
+// giveUpOn ends the transfer of a snapshot to a member that answers no heartbeats. The transfer itself may take any
+// time: a member that has to begin again fetches all files again.
+func (t transport) giveUpOn(id raft.ServerID, answered <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-answered:
+			return
+		case <-t.beats.closing:
+			return
+		case <-tick.C:
+		}
+		if t.failures.lasting(id) > deadAfter && t.cut != nil {
+			t.cut(string(id))
+		}
+	}
 }
 
 // beats are the times of heartbeats. Raft sends one to each member 10 to 20 times per heartbeat
@@ -224,14 +259,18 @@ func (t transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAdd
 type failures struct {
 	mu    sync.Mutex
 	count map[raft.ServerID]int
-	now   map[raft.ServerID]bool // the last request failed
+	now   map[raft.ServerID]bool      // the last request failed
+	since map[raft.ServerID]time.Time // when the first of them failed that failed in a row
 }
 
 func (f *failures) note(id raft.ServerID, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count == nil {
-		f.count, f.now = make(map[raft.ServerID]int), make(map[raft.ServerID]bool)
+		f.count, f.now, f.since = make(map[raft.ServerID]int), make(map[raft.ServerID]bool), make(map[raft.ServerID]time.Time)
+	}
+	if failed && !f.now[id] {
+		f.since[id] = time.Now()
 	}
 	if f.now[id] = failed; failed {
 		f.count[id]++
@@ -250,6 +289,16 @@ func (f *failures) last(id raft.ServerID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now[id]
+}
+
+// lasting returns for how long the requests to a member have failed.
+func (f *failures) lasting(id raft.ServerID) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.now[id] {
+		return 0
+	}
+	return time.Since(f.since[id])
 }
 
 // pipeline sends entries to a member. Without new entries raft sends a request some 13 times
@@ -303,6 +352,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, err
 	}
 	// Raft opens another pipeline after this one was closed.
+	p.log.holds.progress(p.id, args.PrevLogEntry)
 	timer := time.AfterFunc(p.patience, func() { _ = p.Close() })
 	defer timer.Stop()
 	return p.AppendPipeline.AppendEntries(args, resp)
@@ -364,6 +414,7 @@ type notedLog struct {
 	*raftlog.Store
 	mark    *logMark
 	fitness *fitness
+	holds   holds
 	members atomic.Uint64 // no later entry changes the members
 	mu      sync.Mutex
 	changes uint64
@@ -400,6 +451,10 @@ func (l *notedLog) DeleteRange(low, high uint64) error {
 	} else if last > 0 && high >= last {
 		if err := l.mark.setBack(low); err != nil {
 			return err
+		}
+	} else if keep := l.holds.first(l.Store); keep <= high {
+		if high = keep - 1; high < low {
+			return nil // raft tries again after the next snapshot
 		}
 	}
 	return l.Store.DeleteRange(low, high)
@@ -681,6 +736,7 @@ func (w *wire) drop(c net.Conn) {
 	w.mu.Lock()
 	delete(w.conns, c)
 	w.mu.Unlock()
+	w.calls.Delete(c)
 	_ = c.Close()
 }
 
@@ -719,7 +775,18 @@ func (w *wire) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn,
 	if !w.track(c) {
 		return nil, errors.Join(net.ErrClosed, c.Close())
 	}
+	w.calls.Store(c, id)
 	return &tracked{c, w}, nil
+}
+
+// cutPeer closes raft's connections to a member.
+func (w *wire) cutPeer(id string) {
+	w.calls.Range(func(c, to any) bool {
+		if to == id {
+			w.drop(c.(net.Conn))
+		}
+		return true
+	})
 }
 
 func (w *wire) dial(ctx context.Context, p peer, kind string) (net.Conn, error) {
@@ -999,20 +1066,25 @@ func (w *wire) Close() error {
 
 // request is a request to a member; answer is its answer.
 type request struct {
-	Kind     string `json:"kind"`
-	Database uint64 `json:"database,omitempty"`
+	Kind     string     `json:"kind"`
+	Database uint64     `json:"database,omitempty"`
+	Check    proposalID `json:"check"` // of askSum
 }
 
 type answer struct {
-	Error    string   `json:"error,omitempty"`
-	Index    uint64   `json:"index,omitempty"`
-	Position Position `json:"position"`
-	Sum      uint64   `json:"sum,omitempty"`
+	Error    string     `json:"error,omitempty"`
+	Index    uint64     `json:"index,omitempty"`
+	Position Position   `json:"position"`
+	Sum      uint64     `json:"sum,omitempty"`
+	Check    proposalID `json:"check"`             // of askCheck
+	Pending  bool       `json:"pending,omitempty"` // of askSum: ask again
+	Begun    bool       `json:"begun,omitempty"`   // of askSum: the member has come to the entry
 }
 
 const (
 	askIndex = "index" // the index that a read must see; the leader answers
-	askSum   = "sum"   // the checksum of a database's pages, as they are in its files
+	askCheck = "check" // the leader makes an entry at which all members compute the checksum of a database
+	askSum   = "sum"   // that checksum, of the pages as they are in the files
 
 	askApplied = "applied" // the index of the last entry that the member has stored and applied
 )
@@ -1034,8 +1106,10 @@ func (w *wire) requests(c net.Conn) {
 		case askApplied:
 			// While the files of a snapshot are fetched, raft stores nothing and has not applied it.
 			a.Index = min(w.node.applied.Load(), w.node.raft.AppliedIndex())
+		case askCheck:
+			a.Check, a.Index, err = w.node.checkAll(w.node.closing, r.Database)
 		case askSum:
-			a.Position, a.Sum, err = w.node.sumOf(r.Database)
+			a = w.node.checks.answer(r.Check, w.node.closing.Done())
 		default:
 			err = fmt.Errorf("unknown request %q", r.Kind)
 		}
@@ -1193,21 +1267,6 @@ func (n *Node) imageOf(ctx context.Context, id, seq uint64) (*pageFile, *image, 
 	}
 }
 
-// sumOf reads all pages of a database from its files.
-func (n *Node) sumOf(id uint64) (Position, uint64, error) {
-	ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
-	defer cancel()
-	f, m, pos, err := n.imageOf(ctx, id, 0)
-	if err != nil {
-		return pos, 0, err
-	}
-	_, sum, err := m.sums()
-	if err == nil && sum != pos.Sum {
-		n.differs(id, sum, pos)
-	}
-	return pos, sum, errors.Join(err, m.done(), f.close())
-}
-
 // differs has a database repaired whose pages, read from its files, have another checksum than its position.
 // Another program has changed a file, or the disk has.
 func (n *Node) differs(id, sum uint64, pos Position) {
@@ -1289,7 +1348,7 @@ func (n *Node) fetch(db *database) error {
 		db.mu.Unlock()
 		return nil
 	}
-	db.fetching, db.backlog, db.backBytes = true, nil, 0
+	db.fetching, db.spilled, db.backlog, db.backBytes = true, false, nil, 0
 	seq := db.pos.Seq
 	db.mu.Unlock()
 	err := errors.New("the cluster has no other node")
@@ -1393,13 +1452,10 @@ func (db *database) install(tmp string, pos Position) error {
 	if db.gone {
 		return errDeleted
 	}
-	if !db.fetching {
-		return fmt.Errorf("more than %d bytes of transactions were committed while the file was fetched: the fetch begins again", backlogBytes)
-	}
 	if writers := db.writers.Load(); writers > 0 {
 		return fmt.Errorf("%d transactions of this node are being committed: the fetch begins again", writers)
 	}
-	if pos.Seq < db.pos.Seq && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
+	if pos.Seq < db.pos.Seq && !db.spilled && (len(db.backlog) == 0 || db.backlog[0].seq > pos.Seq) {
 		return fmt.Errorf("the other node is at transaction %d, and this node at %d", pos.Seq, db.pos.Seq)
 	}
 	if err := db.close(); err != nil {
@@ -1415,8 +1471,14 @@ func (db *database) install(tmp string, pos Position) error {
 	if err := n.rename(tmp, db.path); err != nil {
 		return err
 	}
+	if db.spilled && pos.Seq < db.pos.Seq {
+		// Raft's log has what was committed meanwhile: it is not cut while a database is not whole.
+		db.fetching, db.spilled = false, false
+		db.epoch.Add(1)
+		return db.redo()
+	}
 	backlog := db.backlog
-	db.fetching, db.backlog, db.backBytes = false, nil, 0
+	db.fetching, db.spilled, db.backlog, db.backBytes = false, false, nil, 0
 	total, err := db.scan()
 	if err != nil {
 		return err
@@ -1498,69 +1560,4 @@ func (n *Node) ensure(db *database, alone func() bool) {
 		case <-n.closing.Done():
 		}
 	}
-}
-
-// ErrDiffer is matched by the error of Verify if members have different pages.
-var ErrDiffer = errors.New("replica: the pages differ")
-
-// Verify compares the pages of all databases on all members. It reads every page, and waits
-// until the members have a database at the same position. The error names each database that
-// differs, with ErrDiffer, and each member that could not be asked.
-func (n *Node) Verify(ctx context.Context) error {
-	var errs []error
-	f := n.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return err
-	}
-	for _, db := range n.databases() {
-		var last error // the reason for the last retry
-		for {
-			own, sum, err := n.sumOf(db.id)
-			if n.byID(db.id) == nil {
-				break // it was deleted
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, n.opts.ID, err))
-				break
-			}
-			if sum != own.Sum {
-				errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, n.opts.ID, sum, own.Sum))
-			}
-			var moved error
-			for _, m := range f.Configuration().Servers {
-				if string(m.ID) == n.opts.ID {
-					continue
-				}
-				a, err := n.wire.ask(ctx, n.peerOf(m), request{askSum, db.id})
-				if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()) {
-					moved = fmt.Errorf("%s: %w", m.ID, err)
-					break
-				}
-				if n.byID(db.id) == nil {
-					break
-				}
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s on %s: %w", db.name, m.ID, errors.Join(err, last)))
-					continue
-				}
-				if a.Position.Seq != own.Seq {
-					moved = fmt.Errorf("%s is at transaction %d, %s at %d", m.ID, a.Position.Seq, n.opts.ID, own.Seq)
-					break
-				}
-				if a.Position.Sum != own.Sum || a.Sum != sum {
-					errs = append(errs, fmt.Errorf("%w: %s on %s has the checksum %016x instead of %016x", ErrDiffer, db.name, m.ID, a.Sum, own.Sum))
-				}
-			}
-			if moved == nil {
-				break
-			}
-			last = moved
-			select {
-			case <-ctx.Done():
-				return errors.Join(append(errs, fmt.Errorf("%s: the members did not reach one position: %w: %w", db.name, moved, ctx.Err()))...)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

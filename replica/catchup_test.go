@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+
+package replica
+
+import (
+	"database/sql"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transfers counts the snapshots that are sent.
+type transfers struct {
+	network
+	count *atomic.Int64
+}
+
+func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	n.count.Add(1)
+	return n.network.InstallSnapshot(id, target, args, resp, data)
+}
+
+// TestTransferHoldsTheLog: while a member fetches files, more is committed than the log keeps, and snapshots are
+// taken. The member then gets the entries, and does not fetch the files again.
+func TestTransferHoldsTheLog(t *testing.T) {
+	var count atomic.Int64
+	var slow atomic.Pointer[string]
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	c := newCluster(t, 3, Options{SnapshotEntries: 20, around: func(n network) network { return transfers{n, &count} },
+		disk: disk{around: func(path string, sync func() error) error {
+			if dir := slow.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
+				<-gate
+			}
+			return sync()
+		}}})
+	defer release()
+	leader := c.leader()
+	away := c.followers()[0].ID()
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	c.judge()
+	c.stop(away)
+	commits := func() {
+		for range 60 {
+			execAll(t, db, "INSERT INTO t VALUES(randomblob(2000))")
+		}
+		if err := leader.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commits()
+	dir := filepath.Join(c.dir, away)
+	slow.Store(&dir)
+	n := c.start(away)
+	until(t, "a snapshot is being sent", func() bool { return count.Load() == 1 && leader.store.holds.first(leader.store.Store) < 1<<40 })
+	for range 3 {
+		commits()
+	}
+	release()
+	caughtUp(t, leader, "db", n)
+	if got := count.Load(); got != 1 {
+		t.Errorf("%d snapshots were sent", got)
+	}
+	// It has all: the log is cut again.
+	until(t, "the log is cut", func() bool {
+		commits()
+		first, err := leader.store.FirstIndex()
+		return err == nil && leader.raft.LastIndex()-first < 200
+	})
+	c.judge()
+}
+
+// TestSpilledBacklog: more is committed while a file is fetched than is kept in memory. The file is completed from
+// raft's log, and is not fetched again.
+func TestSpilledBacklog(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader, n := c.leader(), c.followers()[0]
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)")
+	c.judge()
+	d, err := n.named("db")
+	must(t, err)
+	d.mu.Lock()
+	d.broken, d.fetching = &BrokenError{"db", os.ErrInvalid}, true
+	seq := d.pos.Seq
+	d.mu.Unlock()
+	tmp := d.path + ".new"
+	pos, err := leader.copyTo(t.Context(), mustNamed(t, leader, "db"), tmp)
+	must(t, err)
+	if pos.Seq < seq {
+		t.Fatal("the copy is old")
+	}
+	for range 10 {
+		execAll(t, db, "INSERT INTO t VALUES(randomblob(20000))")
+	}
+	caughtUp(t, leader, "db", n)
+	d.mu.Lock()
+	d.backlog, d.backBytes, d.spilled = nil, 0, true
+	d.mu.Unlock()
+	must(t, d.install(tmp, pos))
+	if got := value(t, open(t, n, "db", Stale(0)), "SELECT count(*) FROM t"); got != "10" {
+		t.Errorf("%s rows", got)
+	}
+	c.judge()
+}
+
+func mustNamed(t *testing.T, n *Node, name string) *database {
+	t.Helper()
+	d, err := n.named(name)
+	must(t, err)
+	return d
+}
+
+// TestVerifyBesideWriters: eight writers do not keep Verify from its end, on the leader and on a follower, and a page
+// that differs is found.
+func TestVerifyBesideWriters(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	leader, follower := c.leader(), c.followers()[0]
+	db := open(t, leader, "db")
+	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(100000))")
+	var stops []func() (int, error)
+	for range 8 {
+		stops = append(stops, writer(t.Context(), db, "INSERT INTO t VALUES(randomblob(200))"))
+	}
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	for i := range 5 {
+		for _, n := range []*Node{leader, follower} {
+			if err := n.Verify(ctx); err != nil {
+				t.Errorf("%d on %s: %v", i, n.ID(), err)
+			}
+		}
+	}
+	for _, stop := range stops {
+		if written, err := stop(); err != nil || written == 0 {
+			t.Errorf("%d, %v", written, err)
+		}
+	}
+	c.judge()
+}
+
+// TestOrphans: files of databases that were deleted while a node was away, and whose deletion was cut from the log,
+// are removed when the node is back. Other files stay.
+func TestOrphans(t *testing.T) {
+	c := newCluster(t, 3, Options{SnapshotEntries: 10})
+	leader := c.leader()
+	away := c.followers()[0]
+	for i := range 4 {
+		execAll(t, open(t, leader, fmt.Sprint("tenants/", i)), "CREATE TABLE t(x)", "INSERT INTO t VALUES('secret')")
+	}
+	c.judge()
+	c.stop(away.ID())
+	foreign := filepath.Join(away.data, "tenants", "note.txt")
+	must(t, os.WriteFile(foreign, []byte("not a database"), 0o600))
+	for i := range 3 {
+		must(t, leader.Delete(t.Context(), fmt.Sprint("tenants/", i)))
+	}
+	db := open(t, leader, "tenants/3")
+	for range 40 {
+		execAll(t, db, "INSERT INTO t VALUES(1)")
+	}
+	must(t, leader.raft.Snapshot().Error())
+	n := c.start(away.ID())
+	caughtUp(t, leader, "tenants/3", n)
+	until(t, "the files are gone", func() bool {
+		files, err := filepath.Glob(filepath.Join(n.data, "tenants", "[012]*"))
+		return err == nil && len(files) == 0
+	})
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error(err)
+	}
+	c.judge()
+}
+
+// TestPartsOfKilledRestore: parts of a file whose restore was never completed are removed on all nodes.
+func TestPartsOfKilledRestore(t *testing.T) {
+	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	leader := c.leader()
+	must(t, leader.commit(t.Context(), opPart, append(make([]byte, 24), "a part"...))) // of a process that is gone
+	for _, n := range c.all() {
+		until(t, "the part is there", func() bool {
+			parts, _ := filepath.Glob(filepath.Join(n.opts.Dir, "staging", "*"))
+			return len(parts) == 1
+		})
+	}
+	until(t, "another leader", func() bool { return leader.Transfer(t.Context(), "") == nil })
+	for _, n := range c.all() {
+		until(t, "the part is removed", func() bool {
+			parts, _ := filepath.Glob(filepath.Join(n.opts.Dir, "staging", "*"))
+			return len(parts) == 0
+		})
+	}
+	must(t, c.leader().Do(t.Context(), "db", func(*sql.Tx) error { return nil }))
+}
