@@ -25,12 +25,12 @@ const backupFile = "backup.json"
 // in data/, and their positions and checksums in backup.json. Each database has its state at
 // one moment after the call began. So it has all transactions that were acknowledged before the
 // call. The moments of two databases may differ. The cluster continues to work. Backup needs a
-// leader, which may be another node, and waits for one for at most ten elections or ten seconds. If Backup fails, the directory has no backup.json.
+// leader, which may be another node, and waits for one for at most five elections or five seconds. If Backup fails, the directory has no backup.json.
 func (n *Node) Backup(ctx context.Context, dir string) error {
 	if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
 		return fmt.Errorf("replica: the directory of the backup, %s, is not empty", dir)
 	}
-	soon, cancel := context.WithTimeout(ctx, max(10*n.opts.Election, 10*time.Second))
+	soon, cancel := context.WithTimeout(ctx, max(5*n.opts.Election, 5*time.Second))
 	defer cancel()
 	if err := n.WaitReady(soon); err != nil {
 		return fmt.Errorf("replica: the backup needs a leader, see Recover if a majority is lost: %w", err)

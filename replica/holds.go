@@ -30,14 +30,21 @@ type hold struct {
 // holdFor is for how long entries are kept for a member that does not answer.
 const holdFor = time.Minute
 
-// begin keeps the entries from index on for a member.
-func (h *holds) begin(id raft.ServerID, index uint64) {
+// begin keeps the entries from index on for a member. The caller calls end when the member has answered.
+func (h *holds) begin(id raft.ServerID, index uint64) (end func(has bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
 		h.all = make(map[raft.ServerID]hold)
 	}
 	h.all[id] = hold{index, time.Now(), true}
+	return func(has bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if old, ok := h.all[id]; ok {
+			h.all[id] = hold{old.index, time.Now(), !has}
+		}
+	}
 }
 
 // progress is called when a member has answered, or gets the entries behind an index.
@@ -46,15 +53,6 @@ func (h *holds) progress(id raft.ServerID, index uint64) {
 	defer h.mu.Unlock()
 	if old, ok := h.all[id]; ok {
 		h.all[id] = hold{max(old.index, index), time.Now(), old.fetches}
-	}
-}
-
-// end is called when a member has the files of a snapshot.
-func (h *holds) end(id raft.ServerID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if old, ok := h.all[id]; ok {
-		h.all[id] = hold{old.index, time.Now(), false}
 	}
 }
 

@@ -1759,7 +1759,9 @@ type Status struct {
 	Broken      []string // names of the databases that this node does not serve, see [BrokenError]
 	Members     []Member // members of the cluster, as this node knows them
 	Cluster     string   // random identity of the cluster, in hexadecimal
-	Unfit       string   // why this node cannot lead, for example that its disk fails; "" if it can
+	// Silence is for how long this node has heard nothing of the leader; 0 on the leader, negative if it never has.
+	Silence time.Duration
+	Unfit   string // why this node cannot lead, for example that its disk fails; "" if it can
 }
 
 // Status returns the state of this node.
@@ -1776,6 +1778,11 @@ func (n *Node) Status() Status {
 		db.mu.Unlock()
 	}
 	slices.Sort(s.Broken)
+	if last := n.raft.LastContact(); last.IsZero() && !s.Leads {
+		s.Silence = -1
+	} else if !s.Leads {
+		s.Silence = time.Since(last)
+	}
 	if err := n.fitness.why(); err != nil {
 		s.Unfit = err.Error()
 	}

@@ -93,6 +93,17 @@ func writeMetrics(w io.Writer, n *replica.Node) {
 		name := "ringside_replica_" + m.name
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", name, m.help, name, m.kind, name, m.value)
 	}
+	const silence = "ringside_replica_leader_silence_seconds"
+	fmt.Fprintf(w, "# HELP %s for how long nothing was heard of the leader, -1 if nothing ever was\n# TYPE %s gauge\n%s %g\n",
+		silence, silence, silence, seconds(s.Silence))
+}
+
+// seconds returns a duration for a metric; a negative one is -1.
+func seconds(d time.Duration) float64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Seconds()
 }
 
 // certificates has the certificate of a node and its authority. The files are read again when they have

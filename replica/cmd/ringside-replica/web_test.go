@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestQueries creates, fills, reads, imports and deletes databases by the command, on the leader and on another node.
+func TestQueries(t *testing.T) {
+	place := t.TempDir()
+	dirs, addrs := map[string]string{}, freeAddresses(t, "a", "b", "c", "web")
+	var peers []string
+	for _, id := range []string{"a", "b", "c"} {
+		dirs[id] = filepath.Join(place, id)
+		peers = append(peers, id+"="+addrs[id])
+	}
+	for id, dir := range dirs {
+		args := []string{"-id", id, "-dir", dir, "-listen", addrs[id], "-peers", strings.Join(peers, ",")}
+		if id == "a" {
+			args = append(args, "-metrics", addrs["web"])
+		}
+		node(t, args...)
+	}
+	lead := leader(t, dirs)
+	other := dirs["a"]
+	if other == lead {
+		other = dirs["b"]
+	}
+	ok := func(want string, args ...string) {
+		t.Helper()
+		if code, out, errs := command(args...); code != exitOK || out != want {
+			t.Errorf("%q: %d, %q, %s; want %q", args, code, out, errs, want)
+		}
+	}
+	fails := func(want string, args ...string) {
+		t.Helper()
+		if code, _, errs := command(args...); code != exitFailure || !strings.Contains(errs, want) {
+			t.Errorf("%q: %d, %s; want %q", args, code, errs, want)
+		}
+	}
+	ok("", "create", "-dir", lead, "one")
+	fails("already exists", "create", "-dir", lead, "one")
+	fails("is not the leader", "create", "-dir", other, "two")
+	eventually(t, "the other node has the database", func() error {
+		if _, out, _ := command("list", "-dir", other); out != "one\n" {
+			return errors.New(out)
+		}
+		return nil
+	})
+	ok("2 rows changed\n", "exec", "-dir", other, "one", "CREATE TABLE t(x, y); INSERT INTO t VALUES(9007199254740993, 'a'), (NULL, x'00ff')")
+	ok("x                 y\n9007199254740993  a\nNULL              x'00ff'\n", "query", "-dir", other, "one", "SELECT * FROM t")
+	ok("count(*)\n2\n", "query", "-dir", other, "-stale", "0s", "one", "SELECT count(*) FROM t")
+	ok("{\n\t\"columns\": [\n\t\t\"y\"\n\t],\n\t\"rows\": []\n}\n", "query", "-json", "-dir", lead, "one", "SELECT y FROM t WHERE y='b'")
+	fails("no such table", "query", "-dir", lead, "one", "SELECT * FROM missing")
+	fails("no database", "exec", "-dir", lead, "missing", "CREATE TABLE t(x)")
+	fails("other files", "exec", "-dir", other, "one", "ATTACH '"+place+"/x' AS x")
+	ok("", "import", "-dir", lead, "copy", filepath.Join(lead, "data", "one"))
+	ok("count(*)\n2\n", "query", "-dir", lead, "copy", "SELECT count(*) FROM t")
+	ok("", "delete", "-dir", lead, "copy")
+	ok("[\n\t\"one\"\n]\n", "list", "-json", "-dir", lead)
+	fails("is not a member", "remove", "-dir", lead, "nobody")
+	fails("see -timeout", "query", "-timeout", "1ns", "-dir", lead, "one", "SELECT 1")
+
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/debug/vars": 200, "/": 404, "/health": 404, "/metrics/x": 404} {
+		r, err := http.Get("http://" + addrs["web"] + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != want {
+			t.Errorf("%s: %d instead of %d: %s", path, r.StatusCode, want, p)
+		}
+		for _, name := range []string{"term ", "lag_entries ", "fetched_total ", "uncertain_total ", "leader_silence_seconds "} {
+			if path == "/metrics" && !strings.Contains(string(p), "\nringside_replica_"+name) {
+				t.Errorf("%s has no %s", path, name)
+			}
+		}
+	}
+}
+
+// TestRecoverCommand: without -yes it says what is lost, and changes nothing.
+func TestRecoverCommand(t *testing.T) {
+	dir, addrs := t.TempDir(), freeAddresses(t, "a")
+	args := []string{"-id", "a", "-dir", dir, "-listen", addrs["a"]}
+	stop := node(t, append(args, "-peers", "a="+addrs["a"])...)
+	leader(t, map[string]string{"a": dir})
+	before := status(t, dir).Cluster
+	stop()
+	if code, out, errs := command(append([]string{"recover"}, args...)...); code != exitFailure || !strings.Contains(out, "LOST") || !strings.Contains(errs, "-yes") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := command(append([]string{"recover", "-yes"}, args...)...); code != exitOK || !strings.Contains(out, "the only member") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	node(t, args...)
+	leader(t, map[string]string{"a": dir})
+	if after := status(t, dir).Cluster; after == before {
+		t.Error("the cluster has no new identity")
+	}
+}
+
+// issue writes a certificate for a name, of an authority of its own, into files.
+func issue(t *testing.T, dir, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "ca": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCertificatesAreRenewed: certificates and their authority are read again when the files have changed, by both
+// sides of a connection. Files that cannot be used change nothing.
+func TestCertificatesAreRenewed(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	issue(t, dir, "first")
+	config, err := tlsConfig(in("cert"), in("key"), in("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet := func() (names [2]string, err error) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		server := tls.Server(far, config)
+		done := make(chan error, 1)
+		go func() { done <- server.Handshake() }()
+		c := config.Clone()
+		c.ServerName = "127.0.0.1"
+		client := tls.Client(near, c)
+		if err := errors.Join(client.Handshake(), <-done); err != nil {
+			return names, err
+		}
+		return [2]string{client.ConnectionState().PeerCertificates[0].Subject.CommonName, server.ConnectionState().PeerCertificates[0].Subject.CommonName}, nil
+	}
+	expect := func(want string) {
+		t.Helper()
+		eventually(t, "the certificate is "+want, func() error {
+			names, err := meet()
+			if err == nil && names != [2]string{want, want} {
+				err = errors.New(strings.Join(names[:], " "))
+			}
+			return err
+		})
+	}
+	expect("first")
+	issue(t, dir, "the second one")
+	expect("the second one")
+	if err := os.WriteFile(in("cert"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(recheck) // the files are looked at again
+	expect("the second one")
+}
