@@ -13,6 +13,8 @@ import (
 
 // TestSQLOpensNoFiles: no statement opens a file beside the database, on the leader, forwarded, or on a
 // connection with Stale. VACUUM works, although it attaches a temporary database.
+//
+// Promise: replica/sql-opens-no-files
 func TestSQLOpensNoFiles(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	leader, follower := c.leader(), c.followers()[0]
@@ -62,6 +64,8 @@ func TestSQLOpensNoFiles(t *testing.T) {
 }
 
 // TestCommitAsStatement: within a transaction of database/sql a statement cannot end it, and Do commits nothing.
+//
+// Promise: replica/commit-as-statement
 func TestCommitAsStatement(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")

@@ -30,6 +30,8 @@ func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, 
 
 // TestTransferHoldsTheLog: while a member fetches files, more is committed than the log keeps, and snapshots are
 // taken. The member then gets the entries, and does not fetch the files again.
+//
+// Promise: replica/transfer-holds-log
 func TestTransferHoldsTheLog(t *testing.T) {
 	var count atomic.Int64
 	var slow atomic.Pointer[string]
@@ -81,6 +83,8 @@ func TestTransferHoldsTheLog(t *testing.T) {
 
 // TestSpilledBacklog: more is committed while a file is fetched than is kept in memory. The file is completed from
 // raft's log, and is not fetched again.
+//
+// Promise: replica/transfer-holds-log
 func TestSpilledBacklog(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader, n := c.leader(), c.followers()[0]
@@ -122,6 +126,8 @@ func mustNamed(t *testing.T, n *Node, name string) *database {
 
 // TestVerifyBesideWriters: eight writers do not keep Verify from its end, on the leader and on a follower, and a page
 // that differs is found.
+//
+// Promise: replica/verify-beside-writers
 func TestVerifyBesideWriters(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader, follower := c.leader(), c.followers()[0]
@@ -150,6 +156,8 @@ func TestVerifyBesideWriters(t *testing.T) {
 
 // TestOrphans: files of databases that were deleted while a node was away, and whose deletion was cut from the log,
 // are removed when the node is back. Other files stay.
+//
+// Promise: replica/no-orphans
 func TestOrphans(t *testing.T) {
 	c := newCluster(t, 3, Options{SnapshotEntries: 10})
 	leader := c.leader()
@@ -182,6 +190,8 @@ func TestOrphans(t *testing.T) {
 }
 
 // TestPartsOfKilledRestore: parts of a file whose restore was never completed are removed on all nodes.
+//
+// Promise: replica/no-orphans
 func TestPartsOfKilledRestore(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
 	leader := c.leader()

@@ -19,6 +19,8 @@ import (
 
 // TestUnfitLeader: when the files of the leader fail, or hang, another node takes writes. The leader says so, and
 // is fit again when they work.
+//
+// Promise: replica/unfit-leader
 func TestUnfitLeader(t *testing.T) {
 	const election = 600 * time.Millisecond
 	type fault struct {

@@ -20,6 +20,8 @@ import (
 // TestIdentity: a commit is acknowledged by the leader and one follower. The leader is dead. The other
 // follower, which lacks the commit, must not lead with the help of what has taken the place of the first
 // one: another node at its address, or its directory with parts that were lost or exchanged.
+//
+// Promise: replica/identity-both-ends
 func TestIdentity(t *testing.T) {
 	var tried sync.Map
 	c := newCluster(t, 3, Options{Election: 200 * time.Millisecond, around: func(n network) network { return votes{n, &tried} }})
@@ -173,6 +175,8 @@ func TestIdentity(t *testing.T) {
 
 // TestOlderLog: a node does not start with an older copy of raft's log, nor with a log whose snapshots are
 // lost, nor with one that has other entries.
+//
+// Promise: replica/older-log-refused
 func TestOlderLog(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1, Options{Election: 100 * time.Millisecond}, noBug)

@@ -19,6 +19,8 @@ import (
 // TestRecover: two of three members are lost. Recover makes a cluster of the third one, with all that it
 // has, also if it was interrupted. Others join with empty directories, and members of the
 // old cluster are refused.
+//
+// Promise: replica/recover
 func TestRecover(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		t.Run(map[bool]string{false: "log", true: "snapshot"}[snapshot], func(t *testing.T) {
@@ -119,6 +121,8 @@ func TestRecoverNothing(t *testing.T) {
 }
 
 // TestAddresses: all members get other addresses. Options.Addresses tells them, and the leader records them.
+//
+// Promise: replica/addresses
 func TestAddresses(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
@@ -160,6 +164,8 @@ func TestAddresses(t *testing.T) {
 }
 
 // TestImport: an SQLite file of each journal mode becomes a database on all nodes, also while it is open.
+//
+// Promise: replica/import
 func TestImport(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
@@ -203,6 +209,8 @@ func TestImport(t *testing.T) {
 
 // TestHandOver: a leader that is closed transfers the leadership first. No commit is uncertain, and the others do
 // not wait for an election.
+//
+// Promise: replica/close-transfers
 func TestHandOver(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 5 * time.Second})
 	leader := c.leader()

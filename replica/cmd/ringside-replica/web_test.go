@@ -23,6 +23,8 @@ import (
 )
 
 // TestQueries creates, fills, reads, imports and deletes databases by the command, on the leader and on another node.
+//
+// Promise: replica/command-queries
 func TestQueries(t *testing.T) {
 	place := t.TempDir()
 	dirs, addrs := map[string]string{}, freeAddresses(t, "a", "b", "c", "web")
@@ -97,6 +99,8 @@ func TestQueries(t *testing.T) {
 }
 
 // TestRecoverCommand: without -yes it says what is lost, and changes nothing.
+//
+// Promise: replica/recover
 func TestRecoverCommand(t *testing.T) {
 	dir, addrs := t.TempDir(), freeAddresses(t, "a")
 	args := []string{"-id", "a", "-dir", dir, "-listen", addrs["a"]}
@@ -144,6 +148,8 @@ func issue(t *testing.T, dir, name string) {
 
 // TestCertificatesAreRenewed: certificates and their authority are read again when the files have changed, by both
 // sides of a connection. Files that cannot be used change nothing.
+//
+// Promise: replica/command-queries
 func TestCertificatesAreRenewed(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
