@@ -372,7 +372,10 @@ func (k *forwarded) ResetSession(context.Context) error {
 func (k *forwarded) Close() error {
 	k.stop()
 	k.lost.Store(true)
-	return k.conn.Close()
+	if err := k.conn.Close(); !errors.Is(err, net.ErrClosed) { // a call may have closed it
+		return err
+	}
+	return nil
 }
 
 // CheckNamedValue leaves the conversion to database/sql.

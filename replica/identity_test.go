@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -206,7 +207,7 @@ func TestOlderLog(t *testing.T) {
 		if err == nil {
 			n.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "new member") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "AcceptLoss") || !strings.Contains(err.Error(), "new member") {
 			t.Errorf("%s: got %v, want an error with %q and the remedy", as, err, want)
 		}
 	}
@@ -232,6 +233,15 @@ func TestOlderLog(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(dir, "snapshots")))
 	must(t, os.CopyFS(filepath.Join(copies, "no snapshots"), os.DirFS(dir)))
 	refused("no snapshots", "snapshots were lost")
+	use("new")
+	logs, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	must(t, err)
+	p, err := os.ReadFile(logs[0])
+	must(t, err)
+	p[len(bytes.TrimRight(p, "\x00"))/2] ^= 1
+	must(t, os.WriteFile(logs[0], p, 0o600))
+	must(t, os.CopyFS(filepath.Join(copies, "damaged"), os.DirFS(dir)))
+	refused("damaged", "damaged")
 	use("snapshot")
 	c.start("a")
 	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "2" {

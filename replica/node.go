@@ -31,6 +31,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/appendlog"
 	"github.com/ringside-io/ringside/replica/internal/raftlog"
 )
 
@@ -353,6 +354,9 @@ func newNode(o Options, bug seededBug) (_ *Node, err error) {
 // openLog opens raft's log, which locks the directory.
 func (n *Node) openLog() error {
 	store, err := raftlog.Open(filepath.Join(n.opts.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: n.opts.disk.written, Trace: n.opts.Trace})
+	if e, ok := errors.AsType[*appendlog.CorruptError](err); ok {
+		return fmt.Errorf("replica: raft's log has lost entries that this node has acknowledged: %w: %s", e, rejoin)
+	}
 	if err != nil {
 		return err
 	}
