@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,5 +131,49 @@ func TestOneLogWhateverItsName(t *testing.T) {
 	}
 	if n := openLogs() - before; n != 2 {
 		t.Errorf("%d logs are open, want 2", n)
+	}
+}
+
+// TestNamesOfLogs opens databases whose names, or the names of files beside them, are those of logs and pointers.
+func TestNamesOfLogs(t *testing.T) {
+	needLog(t)
+	for _, elsewhere := range []bool{false, true} {
+		for _, name := range []string{"ringside", "a", "a-wal.log"} {
+			dir := t.TempDir()
+			var params []string
+			if elsewhere {
+				params = []string{"grouplogdir", t.TempDir()}
+			}
+			keep := filepath.Join(dir, "a-wal.log")
+			if name == "a" {
+				if err := os.WriteFile(keep, []byte("a file of another program"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 {
+				c, err := sqlite3.Open(uri(filepath.Join(dir, name), NameLog, params...))
+				if err != nil {
+					t.Fatal(name, elsewhere, err)
+				}
+				other := connect(t, filepath.Join(dir, "b"), NameLog) // its log is in the directory
+				execSQL(t, other, commitOnce)
+				execSQL(t, c, commitOnce)
+				c.Close()
+				other.Close()
+			}
+			if p, err := os.ReadFile(keep); name == "a" && string(p) != "a file of another program" {
+				t.Errorf("the file of another program: %q, %v", p, err)
+			}
+			c := connect(t, filepath.Join(dir, name), "os")
+			wantQuery(t, c, "SELECT count(*) FROM t", "6")
+		}
+	}
+	for _, name := range []string{"ringside-wal.log", "ringside-wal.log.new", "ringside-wal.log.kept-1"} {
+		if c, err := sqlite3.Open(uri(filepath.Join(t.TempDir(), name), Name)); err == nil {
+			c.Close()
+			t.Errorf("%s was opened", name)
+		} else if !strings.Contains(err.Error(), "reserved") {
+			t.Error(err)
+		}
 	}
 }

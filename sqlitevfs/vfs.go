@@ -11,6 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 // ringVFS is the VFS: it opens files of the base and wraps those that belong to
@@ -59,6 +60,9 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	}
 	ours := flags&(vfs.OPEN_MAIN_DB|journals) != 0 && flags&vfs.OPEN_MEMORY == 0 && name.String() != ""
 	if ours && flags&vfs.OPEN_MAIN_DB != 0 {
+		if grouplog.Reserved(name.String()) {
+			return nil, flags, vfs.SystemError(errReserved, sqlite3.CANTOPEN)
+		}
 		if err := v.recoverLog(name.String(), flags, opts); err != nil {
 			return nil, flags, err
 		}
@@ -84,6 +88,8 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 	}
 	return f, out, nil
 }
+
+var errReserved = errors.New("sqlitevfs: the name is reserved for the log of commits: give the database another one")
 
 // wrap wraps a file of the base.
 func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, opts Options) *file {

@@ -3,6 +3,7 @@
 package grouplog
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
@@ -25,8 +27,27 @@ const (
 	maxPointer    = 8 << 10
 )
 
-// PointerTo returns the name of the pointer of a WAL.
-func PointerTo(wal string) string { return wal + pointerSuffix }
+// PointerTo returns the name of the pointer of a WAL. That of a database "ringside" would otherwise be the name of a
+// log.
+func PointerTo(wal string) string {
+	if name := wal + pointerSuffix; filepath.Base(name) != defaultName {
+		return name
+	}
+	return wal + ".pointer"
+}
+
+// Reserved reports whether a database may not have a name, because a log or a copy of one has such names.
+func Reserved(database string) bool {
+	name := filepath.Base(database)
+	return name == defaultName || strings.HasPrefix(name, defaultName+".")
+}
+
+// foreign reports whether a file that has the name of a pointer is not one. A damaged pointer is not foreign.
+func foreign(b []byte) bool {
+	magic := []byte(pointerMagic)
+	n := min(len(b), len(magic))
+	return !bytes.Equal(b[:n], magic[:n]) && !zeros(b)
+}
 
 // Place is where the log of a WAL is.
 type Place struct {
@@ -54,9 +75,19 @@ func decodePointer(b []byte) (p Place, ok bool) {
 	return p, p.Dir != ""
 }
 
+// errForeign means that another program has made a file with the name of a pointer.
+var errForeign = errors.New("another program's file has the name that the pointer to the log needs")
+
 // Elsewhere returns where the log of a WAL is by its pointer, and a zero Place if the WAL has none. It
 // only needs permission to read the pointer.
 func Elsewhere(wal string, o Options) (p Place, err error) {
+	if p, err = readPointer(wal, o); errors.Is(err, errForeign) {
+		return Place{}, nil
+	}
+	return p, err
+}
+
+func readPointer(wal string, o Options) (p Place, err error) {
 	wal, err = Canonical(wal)
 	if err != nil {
 		return p, err
@@ -64,6 +95,8 @@ func Elsewhere(wal string, o Options) (p Place, err error) {
 	f, err := cmp.Or(o.FS, disk.OS).Open(PointerTo(wal), disk.ReadOnly, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
+	} else if errors.Is(err, syscall.ELOOP) { // a symbolic link is not followed, and no pointer
+		return p, errForeign
 	} else if err != nil {
 		return p, err
 	}
@@ -73,12 +106,14 @@ func Elsewhere(wal string, o Options) (p Place, err error) {
 		return p, err
 	}
 	b := make([]byte, min(size, maxPointer))
-	if err := readFull(f, b, 0); err != nil {
+	if err := readFull(f, b, 0); errors.Is(err, syscall.EISDIR) || err == nil && foreign(b) {
+		return p, errForeign
+	} else if err != nil {
 		return p, err
 	}
 	p, ok := decodePointer(b)
 	if !ok {
-		return p, &CorruptError{PointerTo(wal), 0, "does not name a directory"}
+		return p, &CorruptError{PointerTo(wal), 0, "does not name a directory; if another program made the file, rename it"}
 	}
 	if !filepath.IsAbs(p.Dir) {
 		p.Dir = filepath.Join(filepath.Dir(wal), p.Dir)
@@ -120,6 +155,9 @@ func (l *Log) point(wal string) error {
 		dir = l.dir
 	}
 	name := PointerTo(wal)
+	if _, err := readPointer(wal, l.opts); errors.Is(err, errForeign) {
+		return &fs.PathError{Op: "create", Path: name, Err: err}
+	}
 	f, err := l.opts.FS.Open(name+".new", disk.Create, 0o644)
 	if err != nil {
 		return err
