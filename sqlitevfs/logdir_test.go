@@ -21,6 +21,7 @@ const commitOnce = "PRAGMA journal_mode=wal; PRAGMA synchronous=full; CREATE TAB
 
 // TestOneDirectoryHangs opens, uses and lists databases while the replay of another directory's log waits for a process
 // that does not go on.
+// Promise: sqlitevfs/one-directory-hangs
 func TestOneDirectoryHangs(t *testing.T) {
 	needLog(t)
 	stuck, fine := t.TempDir(), t.TempDir()

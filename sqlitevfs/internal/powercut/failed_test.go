@@ -143,6 +143,7 @@ func (l *lives) restart() {
 // TestFailedDisk lets a write or a sync fail once, as after an error of the disk: the kernel counts the
 // pages as written. The program then closes its connections or dies, starts again, and commits further. A
 // power cut at any moment must not take a commit that was acknowledged, before or after the failure.
+// Promise: sqlitevfs/failed-disk-reopened
 func TestFailedDisk(t *testing.T) {
 	for _, k := range []struct {
 		name string
