@@ -69,6 +69,16 @@
 // An operation that is cancelled by an SQE, such as [uring.SQE.CancelWith], stays
 // cancelled. A stream is not started again: its callback gets ECANCELED.
 //
+// # Credentials and names
+//
+// Operations that use names or create sockets depend on the thread that submits them:
+// on its credentials, working directory, root and namespaces. The reactor submits them in
+// the call of Do, DoContext, Queue or Stream, on the caller's thread, never on that of
+// another goroutine, and never a second time. If the kernel has no memory for such an
+// operation, it ends with an error that wraps EAGAIN. All other operations may be submitted
+// by the thread of any goroutine that uses the Reactor. So a SENDMSG has the credentials of
+// any of them for a Unix socket: do not use it where threads differ.
+//
 // # Kernels
 //
 // The package needs Linux 5.11. Elsewhere, and where io_uring is forbidden, New returns an

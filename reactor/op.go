@@ -36,6 +36,9 @@ var (
 	// ErrNotFound is returned by Cancel when the operation has ended.
 	ErrNotFound = errors.New("reactor: no such operation")
 
+	// errRefused wraps EAGAIN: the operation has not begun.
+	errRefused = fmt.Errorf("reactor: the kernel has no memory for the operation now: %w", syscall.EAGAIN)
+
 	errNoOp  = errors.New("reactor: no operation: the Op is nil")
 	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
 )

@@ -53,10 +53,8 @@ var retryRules = [uring.OpCount]retryRule{
 	uring.OpNop:           retryStopped,
 	uring.OpFsync:         retryStopped,
 	uring.OpSyncFileRange: retryStopped,
-	uring.OpStatx:         retryStopped,
 	uring.OpFadvise:       retryStopped,
 	uring.OpFgetxattr:     retryStopped,
-	uring.OpGetxattr:      retryStopped,
 	uring.OpPollAdd:       retryStopped,
 	uring.OpEpollWait:     retryStopped,
 	uring.OpFutexWait:     retryStopped,
@@ -82,7 +80,8 @@ var retryRules = [uring.OpCount]retryRule{
 	uring.OpSend:        retryCancelled,
 	uring.OpSendMsg:     retryCancelled,
 
-	// Never: CLOSE, because the descriptor may name another file by then; CONNECT,
+	// Never: operations that depend on the thread that submits them (dependsOnThread), such
+	// as STATX, because another thread would submit them again; CLOSE, because the descriptor may name another file by then; CONNECT,
 	// which continues after an interruption; operations that create, remove or change
 	// names, files, descriptors, sockets or the ring; SPLICE and TEE, which move data
 	// between two files; zero-copy sends, whose memory the kernel may still read;

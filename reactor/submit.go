@@ -65,8 +65,42 @@ func (l *loop) start(s *slot, op *Op) error {
 		return err
 	}
 	l.fillSQE(s)
-	l.submit()
+	if dependsOnThread(op.SQE.Raw().Opcode) {
+		l.submitOwn(s)
+	} else {
+		l.submit()
+	}
 	return nil
+}
+
+// dependsOnThread reports whether an operation depends on the thread that submits it: on
+// its credentials, working directory, root or namespaces.
+func dependsOnThread(opcode uint8) bool {
+	switch uring.Op(opcode) {
+	case uring.OpOpenAt, uring.OpOpenAt2, uring.OpStatx, uring.OpRenameAt, uring.OpUnlinkAt, uring.OpMkdirAt,
+		uring.OpSymlinkAt, uring.OpLinkAt, uring.OpSetxattr, uring.OpGetxattr, uring.OpFsetxattr,
+		uring.OpSocket, uring.OpConnect, uring.OpBind, uring.OpUringCmd:
+		return true
+	}
+	return false
+}
+
+// submitOwn submits the pending SQEs, the last of which is s's, on the caller's thread. If
+// the kernel refuses it for now, the operation ends: another thread would submit it later.
+// The caller holds mu, which submitOwn releases.
+func (l *loop) submitOwn(s *slot) {
+	id := uint64(s.ID())
+	l.flush()
+	for _, e := range l.pending {
+		if e.Raw().UserData == id {
+			e.Nop().SetUserData(id) // whose completion finds no slot
+			l.end(s, Result{Cause: errRefused})
+			break
+		}
+	}
+	l.mu.Unlock()
+	l.callbacks.notify()
+	l.reap()
 }
 
 // refusedFlags are the flags that affect the SQEs of other goroutines, or suppress the

@@ -28,6 +28,10 @@ const (
 // writes ignore them. A call that waits occupies a thread, and Close does not end it.
 // Errors are a *fs.PathError that wraps the errno, or errors.ErrUnsupported where the
 // system has no such call.
+//
+// If the process is killed while a ring has operations of the File, the kernel releases the
+// lock only when it has taken the ring down, up to some 30 ms after the end of the process.
+// A lock on a File of its own, which is not read or written, is released at once.
 func (f *File) Flock(mode LockMode) error {
 	return f.control("flock", func(fd int) error { return sys.Flock(fd, int(mode), true) })
 }
