@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"features":             {"internal/abi", "internal/probe", "internal/sys", "uring"},
 	"internal/ringhook":    {"uring"},
 	"internal/ringloop":    {"internal/sys", "uring"},
-	"reactor":              {"internal/inflight", "internal/ringloop", "internal/ringhook", "internal/sys", "uring"},
+	"reactor":              {"internal/inflight", "internal/probe", "internal/ringloop", "internal/ringhook", "internal/sys", "uring"},
 	"ufile":                {"features", "internal/fdlock", "internal/ringloop", "internal/sys", "reactor", "uring"},
 	"ufile/ufiletest":      {},
 	"appendlog":            {"internal/groupcommit", "internal/sys"},
