@@ -22,8 +22,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/internal/overlay"
 )
 
@@ -34,8 +34,9 @@ the CPU time of the program, and of the 99th percentile of the latency, as far a
   rate  wrk, ab, or a number before requests/s, ops/s, reads/s and the like; otherwise the time of the command
   p99   wrk --latency, ab, or a time after p99
 
-A difference counts if it is the same in all starts: with eight of each, that happens by chance in 1 of 128
-comparisons of a program with itself.
+The judge is that of bench: each start is one value, and the ratio has an interval that holds the true one in
+95 of 100 cases. A program beside itself shows no difference in 19 of 20 comparisons. More starts narrow the
+intervals (--starts).
 
 Without --load, the program is its own load: it runs to its end, and prints its rate if it has one.`
 
@@ -71,9 +72,8 @@ func newTryCmd() *cobra.Command {
 	return cmd
 }
 
-// minTries is the least number of starts for an answer: that many ratios on one side of 1 have a chance
-// of 1 in 32.
-const minTries = 6
+// minTries is the least number of starts for an answer: bench's judge has no interval for fewer.
+const minTries = 4
 
 // trial compares two builds of a program.
 type trial struct {
@@ -113,7 +113,7 @@ func (t *trial) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(stdout, answer(t.starts, samples))
+	_, err = io.WriteString(stdout, answer(samples))
 	return err
 }
 
@@ -130,26 +130,26 @@ func (t *trial) measure(ctx context.Context, exes [2]string, stderr io.Writer) (
 				return samples, fmt.Errorf("%s, start %d: %w", builds[i], pair+1, err)
 			}
 			samples[i] = append(samples[i], s)
-			fmt.Fprintf(stderr, "start %d of %d: %-14s %v\n", pair+1, t.starts, builds[i], s)
+			fmt.Fprintf(stderr, "start %d of %d: %-14s %s\n", pair+1, t.starts, builds[i], listed(s))
 		}
 	}
 	return samples, nil
 }
 
 // tried is what a start of a build shows: metrics by name.
-type tried map[string]float64
+type tried = map[string]float64
 
 const (
 	tryRate, tryTime, tryP99 = "rate", "time", "p99"
 	tryCPU                   = "CPU"
 )
 
-// String lists the metrics.
-func (s tried) String() string {
+// listed lists the metrics.
+func listed(s tried) string {
 	var words []string
-	for name, unit := range map[string]string{tryRate: "%.6g/s", tryTime: "%.3gs", tryCPU: "CPU %.3gs", tryP99: "p99 %.3gms"} {
-		if v, ok := s[name]; ok {
-			words = append(words, fmt.Sprintf(unit, v))
+	for _, m := range [][2]string{{tryRate, "%.6g/s"}, {tryTime, "%.3gs"}, {tryCPU, "CPU %.3gs"}, {tryP99, "p99 %.3gms"}} {
+		if v, ok := s[m[0]]; ok {
+			words = append(words, fmt.Sprintf(m[1], v))
 		}
 	}
 	return strings.Join(words, ", ")
@@ -256,41 +256,29 @@ func metrics(out string, took, cpu time.Duration) tried {
 	return s
 }
 
-// answer compares the metrics pair by pair.
-func answer(starts int, samples [2][]tried) string {
+// answer compares the metrics with the judge of bench.
+func answer(samples [2][]tried) string {
+	found := report.Judge(samples[1], samples[0], tryRate, tryTime, tryCPU, tryP99)
 	var lines, gains, losses []string
 	for _, m := range []struct {
 		name, words string
 		more        bool // is better
-	}{{tryRate, "rate", true}, {tryTime, "time", false}, {tryCPU, "CPU time for each operation", false}, {tryP99, "99th percentile of latency", false}} {
-		var with, without []float64
-		for i := range samples[0] {
-			a, okA := samples[0][i][m.name]
-			b, okB := samples[1][i][m.name]
-			if okA && okB {
-				without, with = append(without, a), append(with, b)
-			}
-		}
-		if len(with) < starts {
+	}{{tryRate, "rate", true}, {tryTime, "time", false}, {tryCPU, "CPU time", false}, {tryP99, "p99 of latency", false}} {
+		d, ok := found[m.name]
+		if !ok {
 			continue // not in each start
 		}
-		r, ok := measure.Ratio(with, without)
-		if !ok {
-			continue
-		}
-		said := fmt.Sprintf("%.2f times go build's (%.2f to %.2f in %d starts)", r.Median, r.Min, r.Max, len(with))
-		lines = append(lines, fmt.Sprintf("  %-28s %s", m.words, said))
-		if above, below := r.Min > 1, r.Max < 1; above || below {
-			better := above == m.more
-			words := fmt.Sprintf("%s %.2f", m.words, r.Median)
-			if better {
-				gains = append(gains, words)
-			} else {
-				losses = append(losses, words)
-			}
+		lines = append(lines, fmt.Sprintf("  %-15s %s of go build's", m.words, d.Interval))
+		words := fmt.Sprintf("%s %.2fx", m.words, d.Ratio)
+		switch better := d.Ratio > 1 == m.more; {
+		case !d.Counts:
+		case better:
+			gains = append(gains, words)
+		default:
+			losses = append(losses, words)
 		}
 	}
-	verdict := "No gain here: no difference is the same in all starts."
+	verdict := "No gain here: these starts show no difference."
 	switch {
 	case len(gains) > 0 && len(losses) > 0:
 		verdict = "It depends: better in " + strings.Join(gains, ", ") + "; worse in " + strings.Join(losses, ", ") + "."
