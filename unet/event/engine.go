@@ -4,6 +4,7 @@ package event
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"runtime/pprof"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 )
 
 // engine runs a server on one kind of backend.
@@ -160,4 +163,18 @@ func maxBacklog() int {
 		return usual
 	}
 	return n + 1
+}
+
+// bindTime is how long an address that is in use is tried again. The kernel takes the ring of a
+// process down after the process has ended, up to 30 ms on an idle machine, and the ring holds
+// the sockets on which it receives or accepts.
+const bindTime = 200 * time.Millisecond
+
+// bind calls f again for bindTime if an address is in use.
+func bind(f func() error) error {
+	for begin := time.Now(); ; time.Sleep(retryPause) {
+		if err := f(); !errors.Is(err, syscall.EADDRINUSE) || time.Since(begin) > bindTime {
+			return err
+		}
+	}
 }

@@ -3,8 +3,6 @@
 package event
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -536,22 +534,6 @@ func (l *loop) addrs(c *Conn) *addrs {
 		}
 	}
 	return a
-}
-
-// netAddr converts an address of a stream socket from the kernel's form.
-func netAddr(fd int, name []byte) net.Addr {
-	if len(name) >= 2 && binary.NativeEndian.Uint16(name) == syscall.AF_UNIX {
-		path := append(name[2:], 0)
-		if path[0] == 0 { // abstract, or no name: package net writes an @
-			path = append([]byte{'@'}, append(path[1:], 0)...)
-		}
-		path, _, _ = bytes.Cut(path, []byte{0})
-		return &net.UnixAddr{Name: string(path), Net: "unix"}
-	}
-	if p := peerFrom(fd, name); p.Addr.IsValid() {
-		return net.TCPAddrFromAddrPort(p.Addr)
-	}
-	return nil
 }
 
 const (

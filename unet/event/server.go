@@ -12,8 +12,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/ringside-io/ringside/features"
 )
@@ -37,26 +35,12 @@ type Server struct {
 	aborting   atomic.Bool    // everything is to end at once
 }
 
-// bindTime is how long an address that is in use is tried again. The kernel takes the ring of a
-// process down after the process has ended, up to 30 ms on an idle machine, and the ring holds
-// the sockets on which it receives or accepts.
-const bindTime = 200 * time.Millisecond
-
-// bind calls f again for bindTime if an address is in use.
-func bind(f func() error) error {
-	for begin := time.Now(); ; time.Sleep(retryPause) {
-		if err := f(); !errors.Is(err, syscall.EADDRINUSE) || time.Since(begin) > bindTime {
-			return err
-		}
-	}
-}
-
 // Listen starts a server on an address of the network "tcp", "tcp4", "tcp6" or "unix",
 // like net.Listen. The server runs until [Server.Shutdown] or [Server.Close]. Errors are
 // as from net.Listen. While the address is in use, Listen tries again for 200 ms, because the
-// kernel frees the sockets of a process that used io_uring some milliseconds after its end. With ModeRing they may also be an error of package features, if
-// io_uring is absent or forbidden. On Linux ModeAuto uses package net only where epoll
-// fails as well.
+// kernel frees the sockets of a process that used io_uring some milliseconds after its end. With
+// ModeRing they may also be an error of package features, if io_uring is absent or forbidden. On
+// Linux ModeAuto uses package net only where epoll fails as well.
 func Listen(network, address string, h Handler, o Options) (*Server, error) {
 	opts, err := o.filled()
 	if err != nil {

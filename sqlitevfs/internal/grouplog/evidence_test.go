@@ -13,23 +13,23 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// fate is what happens to a file between a crash and the replay.
-type fate string
+// outcome is what happens to a file between a crash and the replay.
+type outcome string
 
 const (
-	stays     fate = "stays"
-	copied    fate = "copied"    // a new file with the present content
-	older     fate = "older"     // a new file with an older content
-	overwrote fate = "overwrote" // the same file with an older content, as cp writes it
-	cut       fate = "cut"       // the file without what was not synced
-	gone      fate = "gone"
+	stays     outcome = "stays"
+	copied    outcome = "copied"    // a new file with the present content
+	older     outcome = "older"     // a new file with an older content
+	overwrote outcome = "overwrote" // the same file with an older content, as cp writes it
+	cut       outcome = "cut"       // the file without what was not synced
+	gone      outcome = "gone"
 )
 
 // TestReplacedFiles replaces each of database, WAL and log by an older or another one. Five commits are in the log, and
 // older files have three of them.
 func TestReplacedFiles(t *testing.T) {
 	for _, c := range []struct {
-		db, wal, log fate
+		db, wal, log outcome
 		want         Report // the counts
 		holds        int    // commits in the WAL after the replay
 		refused      error
@@ -96,7 +96,7 @@ func TestReplacedFiles(t *testing.T) {
 }
 
 // replaced makes a log with five commits, crashes, and replaces files.
-func replaced(t *testing.T, db, wal, log fate) (string, *testWAL) {
+func replaced(t *testing.T, db, wal, log outcome) (string, *testWAL) {
 	t.Helper()
 	needLocks(t)
 	dir := t.TempDir()
@@ -123,10 +123,10 @@ func replaced(t *testing.T, db, wal, log fate) (string, *testWAL) {
 	if (db == overwrote || wal == overwrote) && mount == 0 {
 		t.Skip("needs the number of a mount (Linux 6.8)")
 	}
-	for i, how := range []fate{db, wal, log} {
+	for i, how := range []outcome{db, wal, log} {
 		befall(t, names[i], how, was[names[i]], w)
 	}
-	for i, how := range []fate{db, wal} { // time has passed since the crash
+	for i, how := range []outcome{db, wal} { // time has passed since the crash
 		when := time.Now().Add(time.Minute)
 		if how == cut {
 			when = time.Now().Add(-time.Minute)
@@ -140,7 +140,7 @@ func replaced(t *testing.T, db, wal, log fate) (string, *testWAL) {
 	return dir, w
 }
 
-func befall(t *testing.T, name string, how fate, was []byte, w *testWAL) {
+func befall(t *testing.T, name string, how outcome, was []byte, w *testWAL) {
 	t.Helper()
 	content := was
 	switch how {
