@@ -128,7 +128,7 @@ func TestArguments(t *testing.T) {
 		{"bench file --dir /does/not/exist", exitFailure, "--dir"},
 		{"bench file --json /does/not/exist", exitFailure, "--json /does/not/exist: no such directory: make it, or name another file"},
 		{"bench file --html /", exitFailure, "--html /: is a directory: name a file in it"},
-		{"bench file --block 4K,5T", exitUsage, "--block 5497558138880: must be between 4096 and 67108864"},
+		{"bench file --block 4K,5T", exitUsage, "--block 5 TiB: must be a multiple of 4 KiB, up to 64 MiB"},
 		{"bench file --size 0", exitUsage, `--size "0": must be positive`},
 		{"bench sqlite --scale 0", exitUsage, "--scale 0: must be between 1 and 1000"},
 		{"bench file --size 1Q", exitUsage, `--size "1Q": must be a number of bytes, or a number with K, M, G or T`},

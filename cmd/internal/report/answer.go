@@ -79,7 +79,7 @@ func groupsOf(claims []Claim) (out []claimGroup) {
 
 // effect is the size of a claim's difference: of the rate, or of CPU time if that decided.
 func (c Claim) effect() float64 {
-	if c.rateTold && !c.Rate.alike() || !c.CPU.known() {
+	if !c.byCPU() {
 		return math.Abs(math.Log(c.Rate.Ratio))
 	}
 	return math.Abs(math.Log(c.CPU.Ratio)) / 4
@@ -123,7 +123,10 @@ func (g claimGroup) words() (common string, rest []string) {
 func (c Claim) ratios() string {
 	text := c.Rate.String()
 	var more []string
-	if c.cpuTold && !c.CPU.alike() {
+	if c.byCPU() {
+		text = "CPU " + c.CPU.String()
+		more = append(more, "at a rate of "+c.Rate.String())
+	} else if c.cpuTold && !c.CPU.alike() {
 		more = append(more, fmt.Sprintf("CPU %.2f", c.CPU.Ratio))
 	}
 	if c.P99.known() && c.P99.Low > 1+minSaving {

@@ -49,9 +49,9 @@ var ownWords = map[[2]string][2]string{
 
 // These are the kinds of claims.
 const (
-	// Gain is a higher rate, or the same rate for less CPU time.
+	// Gain is a higher rate, or less CPU time where the rate shows no difference.
 	Gain = "gain"
-	// Loss is a lower rate, or the same rate for more CPU time.
+	// Loss is a lower rate, or more CPU time where the rate shows no difference.
 	Loss = "loss"
 	// None is a difference of less than 5 %.
 	None = "none"
@@ -67,8 +67,8 @@ type Claim struct {
 	Workload string `json:"workload"`
 	Point    string `json:"point"`
 	Params   Params `json:"params,omitempty"`
-	// Kind is Gain, Loss, None or Open. It is about the rate, or if that does not differ, about CPU
-	// time.
+	// Kind is Gain, Loss, None or Open. It is about the rate, or if that shows no difference, about
+	// CPU time.
 	Kind string `json:"kind"`
 	// Rate, CPU and P99 are ratios of the rate, of CPU time for each operation and of the 99th
 	// percentile of latency. CPU and P99 are zero if they are unknown. The mean latency of a closed
@@ -166,19 +166,31 @@ func judged(claims []Claim) []Claim {
 	return claims
 }
 
-// nearly is the greatest difference between rates beside which a difference in CPU time decides.
-const nearly = 0.1
+// leastRate is the rate from which on less CPU time is a gain, if the rate's own difference is open. A
+// busy machine spreads rates, and CPU time for each operation much less.
+const leastRate = 0.7
 
 func (c Claim) kind() string {
 	switch {
 	case c.rateTold && !c.Rate.alike():
 		return side(c.Rate.Ratio > 1)
-	case c.cpuTold && !c.CPU.alike() && c.Rate.Low >= 1-nearly && c.Rate.High <= 1+nearly:
+	case c.byCPU():
 		return side(c.CPU.Ratio < 1)
 	case c.Rate.alike():
 		return None
 	}
 	return Open
+}
+
+// byCPU reports whether CPU time decides, because the rate does not.
+func (c Claim) byCPU() bool {
+	if c.rateTold && !c.Rate.alike() || !c.cpuTold || c.CPU.alike() {
+		return false
+	}
+	if c.CPU.Ratio < 1 {
+		return c.Rate.Ratio >= 1-alikeWithin && c.Rate.Low >= leastRate
+	}
+	return c.Rate.Ratio <= 1+alikeWithin && c.Rate.bounded() && c.Rate.High <= 1/leastRate
 }
 
 func side(better bool) string {

@@ -15,7 +15,7 @@ const (
 	// minStarts is the least number of starts for a verdict.
 	minStarts = 4
 	// nullWidth is the greatest difference that a comparison of an engine with itself may show
-	// (results/null.json). A claim means that the true ratio differs from 1 by more.
+	// (results/notes/bench.md). A claim means that the true ratio differs from 1 by more.
 	nullWidth = 0.01
 	// alikeWithin is the greatest difference between two engines that are called alike.
 	alikeWithin = 0.05

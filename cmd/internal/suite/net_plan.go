@@ -4,6 +4,7 @@ package suite
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,10 @@ func (o NetOptions) Validate() error {
 	}
 	if err := o.validate(); err != nil {
 		return err
+	}
+	web := []string{nameHTTP, nameFastHTTP}
+	if len(o.Clients)+len(o.Bodies) > 0 && !slices.ContainsFunc(web, o.chosen) {
+		return errors.New("--client and --body: only for web servers: choose --workload http or fasthttp")
 	}
 	if len(o.wanted()) == 0 {
 		return fmt.Errorf("--engine %s: not for the chosen workloads: choose another engine, or other workloads with --workload", strings.Join(o.Engines, ","))

@@ -102,8 +102,19 @@ func (o FileOptions) Validate() error {
 	words := FileWords()
 	return cmp.Or(words.check("workload", o.Workloads), words.check("cache", o.Caches),
 		words.check("fast", fast), words.check("fio-also", o.FioAlso), between("size", size, minSize, math.MaxInt, datafile.UnitSize),
-		between("block", o.Blocks, datafile.UnitSize, maxBlock, datafile.UnitSize),
+		sizeBetween("block", o.Blocks, datafile.UnitSize, maxBlock),
 		between("record", o.Records, 24, 1<<20, 1), between("goroutines", o.Goroutines, 1, maxGoroutines, 1), o.validate())
+}
+
+// sizeBetween returns an error, in the units of the flag, if a size is out of bounds or not a multiple
+// of the lower bound.
+func sizeBetween(flag string, values []int, low, high int) error {
+	for _, v := range values {
+		if v < low || v > high || v%low != 0 {
+			return fmt.Errorf("--%s %s: must be a multiple of %s, up to %s", flag, report.FormatBytes(int64(v)), report.FormatBytes(int64(low)), report.FormatBytes(int64(high)))
+		}
+	}
+	return nil
 }
 
 // orWords joins words for a sentence.

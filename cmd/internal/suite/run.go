@@ -38,12 +38,12 @@ type Timing struct {
 	Duration time.Duration
 }
 
-// turns are the lengths of turns by suite and workload, from docs/results.md. A workload without an
+// turns are the lengths of turns by suite and workload, from results/notes/bench.md. A workload without an
 // entry is measured in rounds.
 var turns = map[string]time.Duration{
-	"file/randread": 10 * time.Millisecond, "file/batch": 10 * time.Millisecond, "file/open": 10 * time.Millisecond,
+	"file/randread": 20 * time.Millisecond, "file/batch": 20 * time.Millisecond, "file/open": 20 * time.Millisecond,
 	"file/append":  20 * time.Millisecond,
-	"watch/events": 10 * time.Millisecond, "sqlite/tenants": 40 * time.Millisecond,
+	"watch/events": 40 * time.Millisecond, "sqlite/tenants": 40 * time.Millisecond,
 	"net/echo": 20 * time.Millisecond, "net/tls": 20 * time.Millisecond, "net/http": 20 * time.Millisecond,
 	"net/fasthttp": 20 * time.Millisecond, "net/handlers": 40 * time.Millisecond, "net/pipeline": 20 * time.Millisecond,
 	"net/stream": 40 * time.Millisecond, "net/churn": 40 * time.Millisecond, "net/dial": 40 * time.Millisecond,

@@ -4,7 +4,9 @@ package suite
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
@@ -56,6 +58,10 @@ func (o SQLiteOptions) Validate() error {
 	if err := cmp.Or(words.check("workload", o.Workloads), words.check("engine", o.Engines),
 		words.check("journal", o.Journals), words.check("commit", o.Commits), words.check("cold", o.Cold)); err != nil {
 		return err
+	}
+	if len(o.withDefaults().points()) == 0 {
+		return fmt.Errorf("--engine %s: none of them runs the chosen workloads and journal modes: ringside-log needs WAL mode, and ringside-group and memory do not have it",
+			strings.Join(o.Engines, ","))
 	}
 	return cmp.Or(between("databases", o.Databases, 1, maxTenants, 1), between("connections", o.Connections, 1, maxTenants, 1),
 		between("scale", []int{o.Scale}, 0, 1000, 1), o.validate())
