@@ -21,6 +21,9 @@ const logLong = `log inspects and repairs the log that the databases of a direct
   replay   write the commits of the log into the databases, as opening one of them does
   salvage  replay the readable commits of a damaged log, and rename the log
 
+In a directory with a log of package appendlog, inspect and verify read all of its records, and salvage accepts
+its losses, as Options.AcceptLoss does: all intact records stay.
+
 Normal operation does not need this command. The error of a refused database names the reason, and inspect
 shows the details.`
 
@@ -81,6 +84,10 @@ func newLogSubCmd(name, short, long, codes string, do func(w io.Writer, dir stri
 
 func inspectLog(w io.Writer, dir string, asJSON bool) error {
 	r, err := sqlitevfs.InspectLog(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = eachAppendLog(w, dir, asJSON)
+		return err
+	}
 	if err != nil {
 		return err
 	}
@@ -90,6 +97,12 @@ func inspectLog(w io.Writer, dir string, asJSON bool) error {
 func verifyLog(w io.Writer, dir string, asJSON bool) error {
 	r, err := sqlitevfs.InspectLog(dir)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		damaged, err := eachAppendLog(w, dir, asJSON)
+		if err == nil && damaged {
+			err = exitStatus(exitFailure)
+		}
+		return err
 	case err != nil:
 		return err
 	case asJSON:
@@ -119,6 +132,9 @@ func replayLog(w io.Writer, dir string, asJSON bool) error {
 }
 
 func salvageLog(w io.Writer, dir string, asJSON bool) error {
+	if _, err := sqlitevfs.InspectLog(dir); errors.Is(err, fs.ErrNotExist) {
+		return salvageAppendLog(w, dir)
+	}
 	r, aside, err := sqlitevfs.SalvageLog(dir)
 	if err == nil || aside == "" && len(r.Refused) > 0 {
 		if perr := printLog(w, r, asJSON, "replayed"); perr != nil {
