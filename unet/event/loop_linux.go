@@ -141,6 +141,9 @@ func (l *loop) memory() []byte {
 // to each piece.
 func (l *loop) memoryFor(c *Conn) []byte {
 	p, o := l.memory(), &l.server.opts
+	if c.handler.ReceiveInto != nil {
+		p = p[:min(len(p), firstPiece)] // the handler has memory for more
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.n > 0 {
@@ -158,21 +161,27 @@ const (
 	// many it may copy for one connection before other connections have their turn.
 	rawBytes = 512 << 10
 	sendTurn = 1 << 20
+	// firstPiece is how much is received before a handler with ReceiveInto is asked for
+	// memory: a whole body of 64 KiB, and little to copy of a longer one.
+	firstPiece = 128 << 10
 )
 
 // receiveNow receives by plain calls and passes the data to the handler. It returns how
 // much it received, and whether there may be more.
 func (l *loop) receiveNow(c *Conn) (total int, more bool) {
+	if s := c.secure; s != nil && s.opened && !s.ended && len(s.in) == 0 {
+		return l.receiveSecure(c)
+	}
 	memory := l.memoryFor(c)
 	for range pieces {
-		most := min(len(memory), l.allowance(c))
-		if most == 0 {
+		left := l.allowance(c)
+		if left == 0 {
 			return total, true
 		}
-		p := c.receiveInto(most)
+		p := c.receiveInto(min(left, bulkPiece))
 		lent := len(p) > 0
 		if !lent {
-			p = memory[:most]
+			p = memory[:min(len(memory), left)]
 		}
 		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
 		switch {
@@ -197,6 +206,51 @@ func (l *loop) receiveNow(c *Conn) (total int, more bool) {
 		}
 	}
 	return total, true
+}
+
+// receiveSecure is receiveNow for a connection with TLS after its handshake: crypto/tls
+// receives into its own memory.
+func (l *loop) receiveSecure(c *Conn) (total int, more bool) {
+	in := tlsInput{loop: l}
+	c.secure.source = &in
+	defer func() { c.secure.source = nil }() // OnData may end the goroutine
+	c.secure.pump()
+	c.secure.source = nil
+	if in.ended {
+		l.receiveEnded(c, in.res)
+	}
+	l.markDirty(c)
+	return in.total, !in.ended && !in.drained
+}
+
+// tlsInput is the source of a connection's TLS during receiveSecure.
+type tlsInput struct {
+	*loop
+	total   int
+	drained bool  // the socket has no more
+	ended   bool  // receiving has ended, with res
+	res     int32 // as of receiveEnded
+}
+
+// receiveTLS implements source.
+func (in *tlsInput) receiveTLS(c *Conn, p []byte) (int, error) {
+	p = p[:min(len(p), in.allowance(c))]
+	for len(p) > 0 && !in.drained && !in.ended {
+		n, errno := sys.SockRecv(c.bstate.fd, p, sys.MsgDontWait)
+		switch {
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
+			in.drained = true
+		case errno != 0 || n == 0:
+			in.ended, in.res = true, -int32(errno)
+		default:
+			in.drained = n < len(p)
+			in.total += n
+			c.bstate.turnLeft -= int32(n)
+			return n, nil
+		}
+	}
+	return 0, errWouldBlock
 }
 
 // finished reports whether the loop has nothing left to do, and sets over if so.

@@ -39,9 +39,10 @@ type secure struct {
 	broken  error  // the connection ends
 
 	// The fields below belong to the loop.
-	opened  bool // OnOpen was called
-	ended   bool // the peer has ended its direction
-	waiting bool // for reading to be resumed
+	source  source // during a receive: crypto/tls reads from the socket
+	opened  bool   // OnOpen was called
+	ended   bool   // the peer has ended its direction
+	waiting bool   // for reading to be resumed
 
 	// The connection's mutex guards the fields below.
 	alerted   bool // close_notify is sent
@@ -50,6 +51,12 @@ type secure struct {
 	own       int  // bytes that crypto/tls has written by itself since WriteLimit was reached
 
 	calls sync.Mutex // held while OnPanic is called for the handshake, or OnHandshakeError
+}
+
+// source receives from the socket of a connection by plain calls, into memory of
+// crypto/tls. Without data the error is errWouldBlock.
+type source interface {
+	receiveTLS(c *Conn, p []byte) (int, error)
 }
 
 // newSecure puts TLS on a connection.
@@ -278,6 +285,9 @@ type wire secure
 
 // Read implements net.Conn.
 func (w *wire) Read(p []byte) (int, error) {
+	if w.source != nil && len(w.in) == 0 {
+		return w.source.receiveTLS(w.c, p)
+	}
 	w.mu.Lock()
 	for len(w.in) == 0 && !w.eof && !w.open && w.broken == nil {
 		w.arrived.Wait()
@@ -309,7 +319,7 @@ func (w *wire) Write(p []byte) (int, error) {
 		c.mu.Unlock()
 		return len(p), nil
 	}
-	c.out.add(p)
+	c.out.add(p[c.sendNow(p):])
 	c.noteFull()
 	if c.state.full && w.writing == 0 {
 		w.own += len(p)

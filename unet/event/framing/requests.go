@@ -229,7 +229,7 @@ func (q *requests) abandon() {
 }
 
 // Memory for bodies is pooled by class. A class holds 1<<class bytes and a head.
-const smallestBody, largestBody = 12, 21
+const smallestBody, largestBody, growth = 12, 21, 8
 
 var bodies [largestBody + 1]sync.Pool
 
@@ -245,12 +245,12 @@ func classFor(n int) int {
 }
 
 // grow makes room for need bytes. It makes room for the bytes that are left too, but no
-// more than four times what has arrived, so that an announcement occupies little.
+// more than growth times what has arrived, so that an announcement occupies little.
 func (b *body) grow(need, arrived int, left int64) {
 	if b.mem != nil && cap(*b.mem) >= need {
 		return
 	}
-	want := max(need, arrived+int(min(left, 3*int64(arrived))))
+	want := max(need, arrived+int(min(left, (growth-1)*int64(arrived))))
 	old := b.mem
 	if class := classFor(want); class > largestBody {
 		p := make([]byte, 0, want)

@@ -58,7 +58,7 @@ func newRequests(o *HTTPOptions, each func(r *Request) error) *requests {
 }
 
 // TestMemoryOfBodies feeds bodies in pieces. While a body is incomplete, its memory must be
-// at most nine times as long as what has arrived, and nine fourths as long as the body: four
+// at most 18 times as long as what has arrived, and nine fourths as long as the body: eight
 // times and once, rounded up to the size of a class.
 func TestMemoryOfBodies(t *testing.T) {
 	o := &HTTPOptions{MaxHead: 1000, MaxBody: 8 << 20}
@@ -85,7 +85,7 @@ func TestMemoryOfBodies(t *testing.T) {
 						continue
 					}
 					most = max(most, cap(*q.body.mem))
-					if n, limit := cap(*q.body.mem), 9*max(len(*q.body.mem), leastRoom); n > limit {
+					if n, limit := cap(*q.body.mem), 18*max(len(*q.body.mem), leastRoom); n > limit {
 						t.Fatalf("%d bytes of memory when %d have arrived", n, len(*q.body.mem))
 					}
 				}
