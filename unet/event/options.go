@@ -52,8 +52,9 @@ type Options struct {
 	Mode Mode
 	// Loops is the number of event loops. Each has a ring or an epoll instance. For TCP
 	// each also has a separate listening socket (SO_REUSEPORT). 0 means half of
-	// GOMAXPROCS, at least 1. With more than one, other processes of the same user can
-	// bind the same address.
+	// GOMAXPROCS, at least 1, and all of it if TLS is set, because encrypting takes most of
+	// the time. With more than one, other processes of the same user can bind the same
+	// address.
 	Loops int
 	// WriteLimit bounds the pending bytes of a connection: if that many or more are
 	// pending, [Conn.Write] returns [ErrFull]. 0 means 64 KiB. A single Write may exceed
@@ -123,6 +124,9 @@ func (o Options) filled() (Options, error) {
 	f := o
 	if f.Loops == 0 {
 		f.Loops = max(runtime.GOMAXPROCS(0)/2, 1)
+		if f.TLS != nil {
+			f.Loops = runtime.GOMAXPROCS(0)
+		}
 	}
 	if f.WriteLimit == 0 {
 		f.WriteLimit = 64 << 10
