@@ -38,10 +38,14 @@ func (d *deadlines) stop() {
 // setDeadline sets the deadline of reading, of writing, or of both. It also affects calls
 // that already wait.
 func (s *sock) setDeadline(t time.Time, read, write bool) error {
-	now := time.Now()
-	switch left := t.Sub(now); {
+	switch { // net/http makes these two calls for each request: they need no clock
 	case t.IsZero():
 		return s.setWhen(0, read, write)
+	case t.Unix() <= 1: // no clock was set to 1970 and then read within a second
+		return s.setWhen(-1, read, write)
+	}
+	now := time.Now()
+	switch left := t.Sub(now); {
 	case left <= 0:
 		return s.setWhen(-1, read, write)
 	case bubbled(now):
