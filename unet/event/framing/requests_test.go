@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,6 +123,7 @@ func TestBodiesReuseMemory(t *testing.T) {
 
 // sink is a writer of a streamed body.
 type sink struct {
+	mu     sync.Mutex // the race detector does not see what a reply orders
 	got    bytes.Buffer
 	pieces int
 	most   int // the longest that is taken
@@ -129,6 +131,8 @@ type sink struct {
 }
 
 func (w *sink) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.pieces++; w.got.Len()+len(p) > w.most {
 		return 0, refused(http.StatusInsufficientStorage, "no room")
 	}
@@ -189,9 +193,13 @@ func TestStreamedBodies(t *testing.T) {
 			if c.path != "/streamed" || c.size == 0 {
 				continue
 			}
-			switch w := <-sinks; {
-			case c.code == 200 && !bytes.Equal(w.got.Bytes(), body):
-				t.Errorf("%d of %d bytes were streamed", w.got.Len(), c.size)
+			w := <-sinks
+			w.mu.Lock()
+			streamed := bytes.Clone(w.got.Bytes())
+			w.mu.Unlock()
+			switch {
+			case c.code == 200 && !bytes.Equal(streamed, body):
+				t.Errorf("%d of %d bytes were streamed", len(streamed), c.size)
 			case c.code != 200:
 				<-w.closed
 			}
@@ -248,6 +256,8 @@ func TestSlowStream(t *testing.T) {
 		t.Errorf("a body that does not go on: %d, %v", n, err)
 	}
 	<-w.closed
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if got := w.got.String(); !strings.HasPrefix(strings.Repeat("x", size), got) {
 		t.Errorf("%q was streamed", got)
 	}
