@@ -260,6 +260,7 @@ func metrics(out string, took, cpu time.Duration) tried {
 func answer(samples [2][]tried) string {
 	found := report.Judge(samples[1], samples[0], tryRate, tryTime, tryCPU, tryP99)
 	var lines, gains, losses []string
+	wide := ""
 	for _, m := range []struct {
 		name, words string
 		more        bool // is better
@@ -270,6 +271,9 @@ func answer(samples [2][]tried) string {
 		}
 		lines = append(lines, fmt.Sprintf("  %-15s %s of go build's", m.words, d.Interval))
 		words := fmt.Sprintf("%s %.2fx", m.words, d.Ratio)
+		if m.name != tryP99 && (d.Low < 0.9 || d.High > 1.1) {
+			wide = " The intervals are wide: set a higher --starts, or use a quieter machine."
+		}
 		switch better := d.Ratio > 1 == m.more; {
 		case !d.Counts:
 		case better:
@@ -278,7 +282,7 @@ func answer(samples [2][]tried) string {
 			losses = append(losses, words)
 		}
 	}
-	verdict := "No gain here: these starts show no difference."
+	verdict := "No gain here: these starts show no difference." + wide
 	switch {
 	case len(gains) > 0 && len(losses) > 0:
 		verdict = "It depends: better in " + strings.Join(gains, ", ") + "; worse in " + strings.Join(losses, ", ") + "."
