@@ -38,7 +38,7 @@ var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWri
 // System opens files that share rings. The rings are opened when two operations first
 // need a ring at the same time. With ModeRing they are opened for the first operation.
 // The rings are freed when the last file that was read or written at an offset is closed.
-// The default system, which the package's own functions use, frees its rings a second
+// The default system, which the package's own functions use, frees its rings 100 ms
 // later. All methods may be called concurrently.
 type System struct {
 	opts  Options
@@ -112,8 +112,8 @@ func usable() error {
 // defaultSystem is the system of the package's own functions. It opens no ring until
 // a file needs one.
 var defaultSystem = sync.OnceValue(func() *System {
-	s, _ := NewSystem(Options{}) // ModeAuto does not fail
-	s.linger = time.Second
+	s, _ := NewSystem(Options{})      // ModeAuto does not fail
+	s.linger = 100 * time.Millisecond // less than detectors of leaked goroutines wait
 	return s
 })
 

@@ -46,7 +46,7 @@ func (o *Options) spin() time.Duration {
 
 // System is a set of drivers that connections and listeners share. The drivers start with the
 // first socket. When the last socket is closed, they stop and their resources are freed.
-// The drivers of the default system stop a second later, so that a program that dials
+// The drivers of the default system stop 100 ms later, so that a program that dials
 // again and again does not start them each time. All methods may be called concurrently.
 type System struct {
 	opts   Options
@@ -164,8 +164,8 @@ func ringsUsable() error {
 // defaultSystem is the system of the package's functions. It starts nothing before
 // the first socket.
 var defaultSystem = sync.OnceValue(func() *System {
-	s, _ := NewSystem(Options{}) // ModeAuto does not fail
-	s.linger = time.Second
+	s, _ := NewSystem(Options{})      // ModeAuto does not fail
+	s.linger = 100 * time.Millisecond // less than detectors of leaked goroutines wait
 	return s
 })
 
