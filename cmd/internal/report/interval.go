@@ -169,8 +169,9 @@ func estimateOf(s, against Series, metric string) (estimate, bool) {
 // interval returns the interval, with the noise of the workload's other cells.
 func (e estimate) interval(prior float64) Interval {
 	df, v := e.kept-1, e.variance
-	if moderated := (df*v + priorDF*prior) / (df + priorDF); prior > 0 && moderated >= v {
-		v, df = moderated, df+priorDF
+	if prior > 0 {
+		v = max(v, (df*v+priorDF*prior)/(df+priorDF))
+		df += priorDF
 	}
 	deviation := math.Sqrt(max(v, e.within) / e.kept)
 	i := Interval{Ratio: math.Exp(e.mean), chance: 1}

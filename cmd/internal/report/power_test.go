@@ -95,7 +95,7 @@ func (q question) series(r *rand.Rand, name string, rate, cpu, ratio float64) Se
 // beside a program that uses half a processor (the recorded noise of runs beside compilers is 1.3 times
 // that of the others).
 func TestNullRuns(t *testing.T) {
-	const runs = 200
+	const runs = 100
 	noise := recordedNoise(t)
 	for _, busy := range []float64{1, 1.3} {
 		r := rand.New(rand.NewPCG(11, 12))
