@@ -131,6 +131,10 @@ func (s *secure) data(p []byte) {
 		}
 		return
 	}
+	if s.ended { // what follows close_notify is not read
+		s.mu.Unlock()
+		return
+	}
 	lent := len(s.in) == 0
 	if lent {
 		s.in = p

@@ -444,3 +444,41 @@ func TestTLSDialEndsWithItsContext(t *testing.T) {
 		await(t, "the connection is closed", func() bool { return s.Stats().Open == 0 })
 	})
 }
+
+// TestDataAfterCloseNotify sends bytes after close_notify to a handler that keeps the
+// connection open. They must be dropped, not kept.
+func TestDataAfterCloseNotify(t *testing.T) {
+	overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+		eof := make(chan *Conn, 1)
+		s := start(t, Handler{OnEOF: func(c *Conn) { eof <- c }}, o)
+		raw := dial(t, s)
+		peer := tls.Client(raw, client)
+		if err := peer.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if err := peer.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		c := receive(t, "OnEOF", eof)
+		if c.secure == nil {
+			return // ModeNet: nothing is read after the end
+		}
+		_ = raw.SetDeadline(time.Now().Add(testPatience)) // crypto/tls has let it pass
+		const more = 1 << 20
+		if _, err := raw.Write(make([]byte, more)); err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.(*net.TCPConn).CloseWrite()
+		await(t, "the end of the stream was received", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.state.eof
+		})
+		kept := make(chan int, 1)
+		c.Post(func() { kept <- len(c.secure.in) })
+		if n := receive(t, "the length of the input", kept); n > 0 {
+			t.Errorf("%d bytes that follow close_notify are kept", n)
+		}
+		c.Abort()
+	})
+}
