@@ -24,7 +24,7 @@ import (
 func TestRecover(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		t.Run(map[bool]string{false: "log", true: "snapshot"}[snapshot], func(t *testing.T) {
-			c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+			c := newCluster(t, 3, Options{Election: 2 * time.Second})
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
@@ -124,7 +124,7 @@ func TestRecoverNothing(t *testing.T) {
 //
 // Promise: replica/addresses
 func TestAddresses(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	c := newCluster(t, 3, Options{Election: 2 * time.Second})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
 	c.judge()
 	old := make(map[string]string)
