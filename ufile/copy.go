@@ -330,9 +330,10 @@ func (f *File) overlaps(src *File) bool {
 }
 
 // now returns the file with the flags that it has now: fcntl(2) may have changed them
-// since it was opened.
+// since it was opened. The result is f's while f is reachable: the System knows f alone.
 func (f *File) now() *File {
-	now := *f
+	f.seekable() // joins the System, which the result must not
+	now := File{state: f.state, fd: f.fd, f: f.f, direct: f.direct, appends: f.appends}
 	if flags, err := sys.OpenFlags(f.fd); err == nil {
 		now.setFlags(flags)
 	}
