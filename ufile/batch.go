@@ -51,7 +51,8 @@ type BatchOptions struct {
 // one system call submits them and waits for them. A Batch has a separate ring. Its
 // methods may be called concurrently but run one at a time, so use one Batch for each
 // goroutine. Where io_uring cannot be used, the Batch makes plain calls on several
-// goroutines.
+// goroutines. Close frees the ring. A Batch that is dropped without Close loses its ring
+// when the garbage collector finds it.
 //
 // If the kernel refuses the ring in the middle of a call, because a policy has changed,
 // the call waits up to ten seconds for the ranges in flight. A range that has not ended
@@ -70,6 +71,7 @@ type Batch struct {
 	size   int    // of each
 	fixed  int    // how many of them are registered
 	closed bool
+	drop   runtime.Cleanup // closes the ring of a Batch that is dropped without Close
 
 	parts   []part
 	free    []int32 // indices of parts that are not in flight
@@ -129,6 +131,9 @@ func (b *Batch) open(buffers int) error {
 		return err
 	}
 	b.ring = ring
+	b.drop = runtime.AddCleanup(b, func(r *uring.Ring) {
+		go r.Close() // nothing is in flight, because a call keeps b reachable
+	}, ring)
 	b.depth = min(b.depth, ring.SQSpace())
 	b.parts = make([]part, b.depth)
 	b.free = make([]int32, 0, b.depth)
@@ -182,6 +187,7 @@ func (b *Batch) Close() error {
 	if b.ring == nil {
 		return nil
 	}
+	b.drop.Stop()
 	return b.ring.Close()
 }
 
@@ -426,6 +432,7 @@ func (b *Batch) fail(err error, write bool) {
 	if len(*kept) > 0 {
 		ringloop.Leak(kept)
 	}
+	b.drop.Stop()
 	_ = b.ring.Close()
 	b.ring, b.parts = nil, nil
 	b.free = nil

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
+	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
@@ -261,4 +263,29 @@ func TestBatchOfLargeCachedBlocks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDroppedBatchClosesItsRing drops batches without Close.
+func TestDroppedBatchClosesItsRing(t *testing.T) {
+	if err := features.HaveIOURing(); err != nil {
+		t.Skip(err)
+	}
+	awaitNoRings(t)
+	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing})
+	f := open(t, s, fileOf(t, noise(4096, 1)), os.O_RDONLY)
+	func() {
+		b, err := s.NewBatch(ufile.BatchOptions{Buffers: 2, BufferSize: 4096})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Read([]ufile.Range{{File: f, Buf: b.Buffer(0)}}); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	f.Close()
+	for deadline := time.Now().Add(ringtest.Patience); rings(t) > 0; time.Sleep(10 * time.Millisecond) {
+		if runtime.GC(); time.Now().After(deadline) {
+			t.Fatalf("%d rings are left", rings(t))
+		}
+	}
 }
