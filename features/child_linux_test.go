@@ -28,6 +28,7 @@ const childEnv = "RINGSIDE_TEST_FEATURES"
 // situation is the environment of a process. Its zero value changes nothing.
 type situation struct {
 	Errno   syscall.Errno // errno of a seccomp filter
+	Call    uint32        // the only system call that it refuses; 0 means all of io_uring
 	UID     int
 	Memlock uint64 // bytes
 	Files   uint64 // descriptors
@@ -80,7 +81,11 @@ func (s *situation) enter() error {
 		}
 	}
 	if s.Errno != 0 {
-		if err := filter.Install(s.Errno); err != nil {
+		install := filter.Install
+		if s.Call != 0 {
+			install = func(errno syscall.Errno) error { return filter.Forbid(errno, s.Call, s.Call) }
+		}
+		if err := install(s.Errno); err != nil {
 			return err
 		}
 	}
@@ -152,6 +157,15 @@ func TestUnderFilter(t *testing.T) {
 				t.Errorf("seccomp %v, want 2", r.Seccomp)
 			}
 		})
+	}
+}
+
+// TestRegisterFiltered refuses io_uring_register only.
+func TestRegisterFiltered(t *testing.T) {
+	ringtest.NeedRing(t)
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS, syscall.EACCES} {
+		s := situation{Errno: errno, Call: unix.SYS_IO_URING_REGISTER}
+		forbidden(t, report(t, s), features.PolicySeccomp, "returns "+unix.ErrnoName(errno)+" for io_uring_register")
 	}
 }
 

@@ -28,7 +28,7 @@ func (h *host) explain(err error) error {
 	case syscall.EPERM:
 		return c.noPermission()
 	case syscall.EACCES:
-		if c.filtered() {
+		if c.filtered() || c.seccomp() && c.call() != callSetup {
 			return c.bySeccomp()
 		}
 		return c.byModule()
@@ -59,6 +59,25 @@ func (c *cause) unsupported(reason, remedy string) error {
 
 func (c *cause) forbidden(by Policy, reason, remedy string) error {
 	return &ForbiddenError{Feature: nameIOURing, Policy: by, Reason: reason, Remedy: remedy, Cause: c.err}
+}
+
+// The system calls that can fail when a ring is opened and used.
+const (
+	callSetup    = "io_uring_setup"
+	callEnter    = "io_uring_enter"
+	callRegister = "io_uring_register"
+)
+
+// call returns the system call that failed.
+func (c *cause) call() string {
+	if c.err != nil {
+		for _, call := range []string{callEnter, callRegister} {
+			if strings.HasPrefix(c.err.Error(), call) {
+				return call
+			}
+		}
+	}
+	return callSetup
 }
 
 // reached reports whether io_uring_enter got to the kernel's own check of the
@@ -106,7 +125,8 @@ func (c *cause) noSys() error {
 }
 
 func (c *cause) noPermission() error {
-	if d := c.env.Disabled; d != nil && (*d >= 2 || *d == 1 && !c.env.Exempt()) {
+	// The sysctl refuses io_uring_setup only.
+	if d := c.env.Disabled; c.call() == callSetup && d != nil && (*d >= 2 || *d == 1 && !c.env.Exempt()) {
 		return c.bySysctl(*d)
 	}
 	if c.filtered() || c.seccomp() {
@@ -137,8 +157,11 @@ func (c *cause) bySysctl(value int) error {
 
 func (c *cause) bySeccomp() error {
 	reason := fmt.Sprintf("a seccomp filter returns %s for its system calls", errnoName(c.errno))
-	if !c.filtered() && c.errno != syscall.ENOSYS {
-		reason = fmt.Sprintf("io_uring_setup returns %s and a seccomp filter is active", errnoName(c.errno))
+	switch call := c.call(); {
+	case call == callRegister:
+		reason = fmt.Sprintf("a seccomp filter returns %s for io_uring_register, although it lets io_uring_setup pass", errnoName(c.errno))
+	case !c.filtered() && c.errno != syscall.ENOSYS:
+		reason = fmt.Sprintf("%s returns %s and a seccomp filter is active", call, errnoName(c.errno))
 	}
 	return c.forbidden(PolicySeccomp, reason, seccompRemedy(c.env.Container))
 }
@@ -148,7 +171,7 @@ func (c *cause) byModule() error {
 	if names := refusers(c.env.LSMs); names != "" {
 		module = "a security module (" + names + ")"
 	}
-	reason := fmt.Sprintf("io_uring_setup returns %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", errnoName(c.errno), module)
+	reason := fmt.Sprintf("%s returns %s and neither kernel.io_uring_disabled nor seccomp explains it: probably %s", c.call(), errnoName(c.errno), module)
 	if c.env.Context != "" {
 		reason += fmt.Sprintf(", which runs this process as %q", c.env.Context)
 	}
