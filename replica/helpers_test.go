@@ -21,7 +21,7 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // cluster is some nodes in this process.
 type cluster struct {

@@ -41,7 +41,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&b.Turn, "turn", 0, "length of a turn (0: that of the workload)")
 	f.BoolVar(&b.Null, "null", false, "compare each engine with itself, to see what the method itself differs by")
 	f.IntVar(&b.Pairs, "pairs", 14, "rounds of each engine in cells whose engines cannot take turns")
-	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round")
+	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round; cells that take turns have --time")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of random choices, such as offsets (0: a new one, which is printed)")
 	f.BoolVar(&b.tables, "tables", false, "print the values of all engines in tables")
 	f.StringVar(&b.json, "json", "", "write the result as JSON to this `file`, - for standard output")

@@ -66,7 +66,7 @@ func newBenchSQLiteCmd() *cobra.Command {
 		f.StringSliceVar(&b.Engines, "engine", nil, "engines to measure; others are compared to the first of the list above")
 		f.IntSliceVar(&b.Databases, "databases", nil, "numbers of databases, such as 1,16")
 		f.IntSliceVar(&b.Connections, "connections", nil, "numbers of connections to one database, such as 4,16")
-		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, wal, wal-normal (synchronous=NORMAL)")
+		f.StringSliceVar(&b.Journals, "journal", nil, "journal modes: rollback, persist, delete-extra (synchronous=EXTRA), wal, wal-normal (synchronous=NORMAL)")
 		f.StringSliceVar(&b.Commits, "commit", nil, "what a commit of tenants writes: row, order, blob")
 		f.StringSliceVar(&b.Cold, "cold", nil, "what is read cold: scan, index, range, lookups, contiguous, norowid, 16k")
 		f.IntVar(&b.Scale, "scale", 100, "`percent` of the statements and rows")
