@@ -96,6 +96,9 @@ func (l *loop) deliver(c uring.CQE) {
 	case !v.answered: // a notification does not replace the result
 		v.res = Result{Res: userErrno(c.Res), Flags: c.Flags}
 		v.answered = true
+		if c.Res < 0 {
+			v.explain()
+		}
 	}
 	if more || interrupted(v.res.Res) && l.retry(s) {
 		return

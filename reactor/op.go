@@ -39,6 +39,13 @@ var (
 	// errRefused wraps EAGAIN: the operation has not begun.
 	errRefused = fmt.Errorf("reactor: the kernel has no memory for the operation now: %w", syscall.EAGAIN)
 
+	// These explain results that come from what the ring lacks.
+	errNoFiles = fmt.Errorf("reactor: its rings have no registered files: "+
+		"pass a descriptor by uring.Fd, or register files with a uring.Ring: %w", syscall.EBADF)
+	errNoBuffer = fmt.Errorf("reactor: the buffer group is missing or empty on the ring of this loop: "+
+		"provide buffers by uring.SQE.ProvideBuffers with Options.Loops 1, or use a uring.BufRing with a uring.Ring: %w",
+		syscall.ENOBUFS)
+
 	errNoOp  = errors.New("reactor: no operation: the Op is nil")
 	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
 )
@@ -81,7 +88,9 @@ type Result struct {
 	Flags uring.CQEFlags
 	// Cause is the reason why the operation ended without a result of the kernel:
 	// ErrClosed, ErrFailed (see also ErrTaken), the cause of the context that ended, or
-	// an error in the Op. Otherwise it is nil, also when Res is negative.
+	// an error in the Op. It wraps the errno in Res and names the remedy when an SQE names
+	// a registered file (EBADF) or a buffer group (ENOBUFS) that the ring lacks, and when
+	// there is no worker (ErrNoWorkers). Otherwise it is nil, also when Res is negative.
 	Cause error
 }
 
@@ -100,6 +109,17 @@ func (r Result) Errno() syscall.Errno {
 		return 0
 	}
 	return syscall.Errno(-r.Res)
+}
+
+// explain adds to a failed result what the ring lacks for the operation.
+func (v *entry) explain() {
+	flags := v.op.SQE.Raw().Flags
+	switch errno := v.res.Errno(); {
+	case errno == syscall.EBADF && flags&uint8(uring.SQEFixedFile) != 0:
+		v.res.Cause = errNoFiles
+	case errno == syscall.ENOBUFS && flags&uint8(uring.SQEBufferSelect) != 0:
+		v.res.Cause = errNoBuffer
+	}
 }
 
 // More reports whether a stream continues after this event.

@@ -506,6 +506,30 @@ func TestFlagsThatNeedARing(t *testing.T) {
 	over(t, r)
 }
 
+// TestMissingRegistrations names registered files and buffer groups, which the rings lack.
+func TestMissingRegistrations(t *testing.T) {
+	r := open(t, Options{Loops: 1})
+	rd, wr := pipe(t)
+	if _, err := syscall.Write(wr, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	file, group := new(Op), new(Op)
+	file.Buf = make([]byte, 8)
+	file.SQE.Read(uring.FixedFd(3), file.Buf, 0)
+	group.SQE.Read(uring.Fd(rd), nil, 0).SetBufferGroup(7)
+	for _, test := range []struct {
+		op     *Op
+		errno  syscall.Errno
+		remedy string
+	}{{file, syscall.EBADF, "uring.Fd"}, {group, syscall.ENOBUFS, "ProvideBuffers"}} {
+		res := r.Do(test.op)
+		if err := res.Err(); res.Errno() != test.errno || !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.remedy) {
+			t.Errorf("%v, errno %v; want %v and %q", err, res.Errno(), test.errno, test.remedy)
+		}
+	}
+	over(t, r)
+}
+
 // TestTrace checks that the execution trace has the regions, and a goroutine profile the
 // label, exactly when the option is set.
 func TestTrace(t *testing.T) {
