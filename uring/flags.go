@@ -16,7 +16,9 @@ const (
 	// the entries before it: only [Ring.SyncCancel] ends those. Slow.
 	SQEDrain SQEFlags = abi.IOSQE_IO_DRAIN
 	// SQELink (IOSQE_IO_LINK, 5.3) starts the next entry when this one has
-	// succeeded; a failure or a short transfer cancels it with ECANCELED.
+	// succeeded; a failure or a short transfer cancels it with ECANCELED. A chain must be
+	// in one submission, because the kernel ends it there: it can be as long as the SQ,
+	// [Ring.SQEntries]. Before a chain, submit if [Ring.SQSpace] is smaller than it.
 	SQELink SQEFlags = abi.IOSQE_IO_LINK
 	// SQEHardLink (IOSQE_IO_HARDLINK, 5.5) starts the next entry even when this one
 	// fails.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -391,6 +392,8 @@ func TestBuildersOnNilSayWhy(t *testing.T) {
 				defer func() {
 					if err, _ := recover().(error); !errors.Is(err, uring.ErrSQFull) {
 						t.Errorf("%v, %s: panics with %v", op, g.name, err)
+					} else if !strings.Contains(err.Error(), "a chain must fit") {
+						t.Errorf("%v does not name the limit of chains", err)
 					}
 				}()
 				g.build(nil)

@@ -25,7 +25,8 @@ func (e *SQE) there() {
 }
 
 // errNoEntry is what a builder panics with when it is called on nil.
-var errNoEntry = fmt.Errorf("%w: SQE returned nil, and a builder was called on it: submit, then ask again", ErrSQFull)
+var errNoEntry = fmt.Errorf("%w: SQE returned nil, and a builder was called on it: submit, then ask again; "+
+	"a chain must fit into one submission, so raise Options.Entries if it is longer than Ring.SQEntries", ErrSQFull)
 
 // BigSQE is a 128-byte entry of a ring with SQE128.
 type BigSQE [2]SQE
