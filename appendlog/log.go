@@ -179,6 +179,9 @@ type Log struct {
 // [Log.Recovery] reports that. If durable records are missing, Open returns a
 // [*CorruptError] and changes nothing. [Read] with Salvage then reads the records that
 // are left, and Open with Options.AcceptLoss continues with them.
+//
+// Open writes the last group of records and the end mark again. File systems that write
+// to new blocks, such as Btrfs, need free space for that; docs/guide-log.md names the remedy.
 func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
