@@ -62,7 +62,6 @@ func (b *builder) patchOS() error {
 		p.addField("Root", "alt any // a *ufile.Root"),
 		p.split("OpenFile", "if Ringside.OpenFile != nil { return Ringside.OpenFile(name, flag, perm) }"),
 		p.split("OpenRoot", "if Ringside.OpenRoot != nil { return Ringside.OpenRoot(name) }"),
-		p.split("DirFS", "if Ringside.DirFS != nil { return Ringside.DirFS(dir) }"),
 		p.split("NewFile", wrapNewFile),
 		p.split("Pipe", wrapPipe),
 		p.write(),
