@@ -37,7 +37,7 @@ type sumCheck struct {
 // keptChecks is for how long a result can be asked for.
 const keptChecks = 15 * time.Minute
 
-// get returns a check. The state machine, or who asks for the result, may be first.
+// get returns a check. The state machine or the caller that asks for the result may be first.
 func (c *checks) get(id proposalID) *sumCheck {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -80,7 +80,7 @@ func (s *soaker) problem(format string, args ...any) {
 	}
 }
 
-// round runs everything for a time, and judges what is left.
+// round runs everything for a time, and judges what remains.
 func (s *soaker) round(dir string, number int, length time.Duration) {
 	if number == 0 {
 		s.before = rest()

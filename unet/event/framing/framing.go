@@ -72,7 +72,7 @@ func (f *Frames) Feed(data []byte, each func(frame []byte) error) error {
 	return err
 }
 
-// feed is Feed. After errBody it returns what is left of data.
+// feed is Feed. After errBody it returns the rest of data.
 func (f *Frames) feed(data []byte, each func(frame []byte) error) ([]byte, error) {
 	taken := 0 // of data, into buf
 	for step := firstStep; f.err == nil; step *= 2 {
