@@ -19,65 +19,100 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-var updatePromises = flag.Bool("promises", false, "write docs/promises.txt, the index of tests by promise")
+var updatePromises = flag.Bool("promises", false, "write the names of tests into docs/promises.txt")
 
 var (
-	// promiseLine is an item of docs/guarantees.md, promiseMark the comment of a test that shows it.
-	promiseLine = regexp.MustCompile("(?s)^(.*) `([a-z]+[a-z/]*/[a-z0-9-]+)`$")
+	// promiseLine is a line of docs/promises.txt, promiseMark the comment of a test that shows it.
+	promiseLine = regexp.MustCompile("^([a-z]+[a-z/]*/[a-z0-9-]+): (.+)$")
 	promiseMark = regexp.MustCompile(`(?m)^// Promise: (\S+)$`)
+	// guarantee is an item of docs/guarantees.md, which ends with names of promises.
+	guarantee = regexp.MustCompile("^.*?((?: `[a-z0-9-]+`)+)$")
 )
 
-// TestPromises reads docs/guarantees.md. It fails when no test names a promise in its comment, when
-// a test names one that is not there, when a package's section has no promise or does not list what
-// is not promised, and when docs/promises.txt is not the index of both. With -promises it writes it.
+// TestPromises reads docs/promises.txt. It fails when no test names a promise in its comment, when a
+// test names one that is not there, and when the names of tests below a promise are not those whose
+// comments name it. With -promises it writes them.
 func TestPromises(t *testing.T) {
 	ringtest.NeedTree(t)
-	text, err := os.ReadFile("../../../docs/guarantees.md")
+	const file = "../../../docs/promises.txt"
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := promiseTests(t)
+	head, lines, _ := strings.Cut(string(text), "\n\n")
+	promised := map[string]bool{}
 	var index strings.Builder
-	index.WriteString("Written by: go test ./internal/testing/lint -run TestPromises -promises\n")
-	sections := strings.Split(string(text), "\n## ")[1:]
-	for _, section := range sections {
-		title, body, _ := strings.Cut(section, "\n")
-		promises, _, notPromised := strings.Cut(body, "\nNot promised:")
-		items := strings.Split("\n"+promises, "\n- ")[1:]
-		for _, item := range items {
-			m := promiseLine.FindStringSubmatch(strings.Join(strings.Fields(item), " "))
-			if m == nil {
-				t.Errorf("%s: a promise without a name at its end: %s", title, item)
-				continue
-			}
-			if len(tests[m[2]]) == 0 {
-				t.Errorf("no test has the comment \"Promise: %s\"", m[2])
-			}
-			fmt.Fprintf(&index, "\n%s: %s\n", m[2], m[1])
-			for _, name := range tests[m[2]] {
-				fmt.Fprintf(&index, "    %s\n", name)
-			}
-			delete(tests, m[2])
+	index.WriteString(head + "\n")
+	for line := range strings.Lines(lines) {
+		if line == "\n" || line[0] == ' ' {
+			continue
 		}
-		if len(items) == 0 || !notPromised {
-			t.Errorf("%s: %d promises, or no line \"Not promised:\"", title, len(items))
+		m := promiseLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || promised[m[1]] {
+			t.Errorf("no promise with a name of its own: %s", line)
+			continue
 		}
-	}
-	if len(sections) < 9 {
-		t.Errorf("docs/guarantees.md has %d sections, want at least 9", len(sections))
+		promised[m[1]] = true
+		if len(tests[m[1]]) == 0 {
+			t.Errorf("no test has the comment \"Promise: %s\"", m[1])
+		}
+		fmt.Fprintf(&index, "\n%s: %s\n", m[1], m[2])
+		for _, name := range tests[m[1]] {
+			fmt.Fprintf(&index, "    %s\n", name)
+		}
+		delete(tests, m[1])
 	}
 	for promise, names := range tests {
-		t.Errorf("docs/guarantees.md has no promise %s, which is named by %s", promise, names)
+		t.Errorf("docs/promises.txt has no promise %s, which is named by %s", promise, names)
 	}
-	const file = "../../../docs/promises.txt"
-	if *updatePromises {
+	checkGuarantees(t, promised)
+	switch {
+	case index.String() == string(text):
+	case !*updatePromises:
+		t.Errorf("docs/promises.txt is not up to date: run this test with -promises")
+	default:
 		if err := os.WriteFile(file, []byte(index.String()), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		return
 	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != index.String() {
-		t.Errorf("docs/promises.txt is not up to date (%v): run this test with -promises", err)
+}
+
+// checkGuarantees fails when an item of docs/guarantees.md names no promise of its package, when a
+// section has no item or does not list what is not promised, and when promises have no section.
+func checkGuarantees(t *testing.T, promised map[string]bool) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{}
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(section, "\n")
+		pkg := strings.ToLower(title)
+		packages[pkg] = true
+		promises, _, notPromised := strings.Cut(body, "\nNot promised:")
+		items := strings.Split("\n"+promises, "\n- ")[1:]
+		if len(items) == 0 || !notPromised {
+			t.Errorf("%s: %d promises, or no line \"Not promised:\"", title, len(items))
+		}
+		for _, item := range items {
+			m := guarantee.FindStringSubmatch(strings.Join(strings.Fields(item), " "))
+			if m == nil {
+				t.Errorf("%s: no name of a promise at the end of: %s", title, item)
+				continue
+			}
+			for _, name := range strings.Fields(m[1]) {
+				if name = pkg + "/" + strings.Trim(name, "`"); !promised[name] {
+					t.Errorf("docs/promises.txt has no promise %s, which docs/guarantees.md names", name)
+				}
+			}
+		}
+	}
+	for promise := range promised {
+		if pkg := promise[:strings.LastIndex(promise, "/")]; !packages[pkg] {
+			t.Errorf("docs/guarantees.md has no section for %s", promise)
+		}
 	}
 }
 
