@@ -31,6 +31,7 @@ func (t *Toolchain) Command(cache string, o Options, verb string, args []string)
 	} else if len(rest) == 0 {
 		mains = []string{"."}
 	}
+	o.tests = verb == "test"
 	path, err := t.overlay(cache, o, flags, mains)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,9 @@ var (
 	)
 )
 
+// testPrograms is the package that all programs of tests import, and no other.
+const testPrograms = "testing/internal/testdeps"
+
 // addLibrary adds ufile, unet and their imports.
 func (b *builder) addLibrary() error {
 	err := fs.WalkDir(ringside.Source, ".", func(name string, d fs.DirEntry, err error) error {
@@ -129,7 +132,8 @@ func (b *builder) addSys() error {
 
 // link makes programs import the library. Package os cannot, because the library needs package os.
 // So each package of the standard library does that the library does not need: flag, os/signal,
-// crypto and so on, the packages that only programs of tests import, and that of -cover.
+// crypto and so on, and that of -cover. With go test only the programs of tests do: the tests of net
+// import such packages, which would be a circle.
 func (b *builder) link() error {
 	var linked []string
 	if b.options.Files || b.options.Fronts {
@@ -143,12 +147,14 @@ func (b *builder) link() error {
 	if err != nil {
 		return err
 	}
-	all, err := b.list("std", "testing/internal/testdeps")
-	if err != nil {
-		return err
+	all := []string{testPrograms, "runtime/coverage"}
+	if !b.options.tests {
+		if all, err = b.list("std", testPrograms); err != nil {
+			return err
+		}
 	}
 	for _, p := range all {
-		inside := strings.Contains(p+"/", "internal/") && p != "testing/internal/testdeps"
+		inside := strings.Contains(p+"/", "internal/") && p != testPrograms
 		if inside || strings.HasPrefix(p, "vendor/") || strings.HasPrefix(p, "runtime/") && p != "runtime/coverage" ||
 			strings.HasPrefix(p, library+"/") || p == "unsafe" || slices.Contains(below, p) {
 			continue

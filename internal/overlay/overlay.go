@@ -40,7 +40,8 @@ type Options struct {
 	Files   bool // positional reads of os.File
 	Sockets bool // TCP and Unix stream sockets of package net
 	Fronts  bool // all methods of os.File and os.Root, instead of Files
-	Tests   bool // the tests of package net, which look at what the overlay replaces
+
+	tests bool // for go test
 }
 
 // Toolchain is the go command that builds, as it describes itself in a directory.

@@ -239,6 +239,31 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
+// TestStandardTests checks that the tests of the standard library import no package in a circle,
+// those of the packages that ringside needs included.
+func TestStandardTests(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux: elsewhere the overlay is empty")
+	}
+	cache := t.TempDir()
+	tools, err := Select("", cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{Files: true, Sockets: true}, {Fronts: true}} {
+		list, err := tools.Command(cache, o, "test", []string{"std"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		overlay := list.Args[slices.IndexFunc(list.Args, func(a string) bool { return strings.HasPrefix(a, "-overlay=") })]
+		list = exec.Command("go", "list", overlay, "-e", "-test", "-f", "{{with .Error}}{{.}}{{end}}", "std")
+		out, err := list.CombinedOutput()
+		if text := strings.TrimSpace(string(out)); err != nil || text != "" {
+			t.Errorf("%v: %v\n%s", o, err, text)
+		}
+	}
+}
+
 // TestSelect checks which toolchains are accepted, and that one in the module cache is reached by
 // another path.
 func TestSelect(t *testing.T) {

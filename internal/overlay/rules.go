@@ -97,7 +97,7 @@ func (b *builder) patchNet() error {
 		p.begin("conn", "writeBuffers", "if w, ok := c.alt.(interface{ Writev(*Buffers) (int64, error) }); ok { return w.Writev(v) }"),
 	)
 	errs = append(errs, p.write(), b.addHook("net", "net/ringside.go"))
-	if b.options.Tests {
+	if b.options.tests {
 		errs = append(errs, b.patchNetTests())
 	}
 	return errors.Join(errs...)

@@ -13,7 +13,7 @@ import (
 var (
 	goOS = suite{
 		name: "os", pkgs: []string{"os"}, args: []string{"-test.short"},
-		judges: "ufile", limit: 2 * time.Minute, brief: []string{"ring", "plain"},
+		judges: "ufile", limit: 2 * time.Minute, brief: allModes,
 	}
 	goNet = suite{
 		name: "net", pkgs: []string{"net"}, args: []string{"-test.short"},

@@ -115,8 +115,8 @@ func (w *workshop) copyModule() {
 func (w *workshop) command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	if args[0] == "test" {
-		program := w.suite.judges == "program"
-		o := overlay.Options{Files: program, Fronts: w.suite.judges == "ufile", Sockets: program || w.suite.judges == "unet", Tests: true}
+		files := w.suite.judges == "ufile"
+		o := overlay.Options{Files: !files, Sockets: !files, Fronts: files}
 		var err error
 		if cmd, err = w.tools.Command(filepath.Join(scratch, "overlay"), o, "test", args[1:]); err != nil {
 			w.t.Fatal(err)
