@@ -39,6 +39,7 @@ var (
 		"os.Open(", "os.StdOpen(",
 		"os.Create(", "os.StdCreate(",
 		"os.OpenRoot(", "os.StdOpenRoot(",
+		`os.DirFS("/")`, `os.StdDirFS("/")`,
 		"os.ReadFile(", "os.StdReadFile(",
 		"os.ReadDir(", "os.StdReadDir(",
 		"os.NewFile(", "os.StdNewFile(",
