@@ -9,10 +9,10 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestAddingAnOpcode follows docs/adding-an-opcode.md: it lays the files and changes of the page
-// over the tree and runs the tests that check a new opcode.
+// TestAddingAnOpcode lays the files and changes of testdata/adding-an-opcode.txt over the
+// tree, as docs/adding.md describes, and runs the tests that check a new opcode.
 func TestAddingAnOpcode(t *testing.T) {
-	run := ringtest.GoWithPage(t, "..", "docs/adding-an-opcode.md", 8)
+	run := ringtest.GoWithPage(t, "..", "uring/testdata/adding-an-opcode.txt", 8)
 	out := run("test", "-vet=off", "-v", "-run", "^TestLedger(Complete|Builders|Goldens)$|^TestRetryRules$", "./uring", "./reactor")
 	for _, want := range []string{"TestLedgerComplete/op/NOP128", "TestLedgerGoldens/NOP128/nop128", "TestRetryRules"} {
 		if !strings.Contains(out, "--- PASS: "+want+" ") {

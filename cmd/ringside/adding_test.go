@@ -12,10 +12,10 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestAddingAWorkload follows docs/adding-a-workload.md: it lays the files and changes of the page
-// over the tree, builds the command, and runs the new workload.
+// TestAddingAWorkload lays the files and changes of testdata/adding-a-workload.txt over the
+// tree, as docs/adding.md describes, builds the command, and runs the new workload.
 func TestAddingAWorkload(t *testing.T) {
-	build := ringtest.GoWithPage(t, "../..", "docs/adding-a-workload.md", 4)
+	build := ringtest.GoWithPage(t, "../..", "cmd/ringside/testdata/adding-a-workload.txt", 4)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ringside.exe")
 	build("build", "-o", program, "./cmd/ringside")

@@ -10,10 +10,10 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-// TestAddingAFault follows docs/adding-a-fault.md: it lays the files and changes of the page over
-// the tree, runs the test of the new fault, and builds the sweeps.
+// TestAddingAFault lays the files and changes of testdata/adding-a-fault.txt over the tree,
+// as docs/adding.md describes, runs the test of the new fault, and builds the sweeps.
 func TestAddingAFault(t *testing.T) {
-	run := ringtest.GoWithPage(t, "../../..", "docs/adding-a-fault.md", 5)
+	run := ringtest.GoWithPage(t, "../../..", "internal/testing/kernelsim/testdata/adding-a-fault.txt", 5)
 	var race []string
 	if sys.Faulty {
 		race = []string{"-race"}

@@ -35,7 +35,7 @@
 // # What can go wrong
 //
 // [Faults] are probabilities. A [Plan] makes one [Fault] happen at a time. [Bugs] are faults that
-// no kernel has; they show that a test would find them. docs/adding-a-fault.md describes how to add
+// no kernel has; they show that a test would find them. docs/adding.md describes how to add
 // a fault.
 //
 // # What is checked
