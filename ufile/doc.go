@@ -36,6 +36,8 @@
 //   - A [Reader] reads a file from front to back. With O_DIRECT it reads ahead.
 //   - [Copy] and [CopyRange] copy between files, pipes and sockets, within the kernel
 //     where possible. They report progress and can be cancelled by a context.
+//   - A [Mapped] is a mapped file whose missing pages are read through a ring, so that no
+//     page fault stops a P.
 //   - [File.ReadAtContext] and [File.WriteAtContext] end when their context ends.
 //
 // For durable logs see package appendlog.

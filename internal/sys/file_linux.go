@@ -404,8 +404,22 @@ func Mincore(fd int, off int64, n int) ([]byte, error) {
 	}
 	defer unix.Munmap(m)
 	pages := make([]byte, (n+os.Getpagesize()-1)/os.Getpagesize())
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(n), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
-		return nil, errno
-	}
-	return pages, nil
+	return pages, Resident(m, pages)
 }
+
+// Resident is mincore(2): it sets the lowest bit of pages[i] if page i of mapped memory is in the
+// page cache, and clears it otherwise. The kernel sets all bits if the process neither owns the
+// file nor may write it.
+func Resident(m, pages []byte) error {
+	if _, errno := faultRetry("mincore", 1); errno != 0 {
+		return errno
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(m))), uintptr(len(m)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(pages)))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// WillNeed starts to read a part of a file into the page cache (POSIX_FADV_WILLNEED).
+func WillNeed(fd int, off, n int64) error { return Fadvise(fd, off, n, unix.FADV_WILLNEED) }

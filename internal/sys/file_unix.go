@@ -126,3 +126,19 @@ func Flock(fd, mode int, wait bool) error {
 	}
 	return flockFD(fd, how[mode])
 }
+
+// MapFile maps n bytes of a file from its beginning, for reading, without read-ahead on page faults.
+// Memory behind the last page of the file cannot be accessed (SIGBUS). The error is a bare errno.
+func MapFile(fd, n int) ([]byte, error) {
+	if _, errno := fault("mmap file", 1); errno != 0 {
+		return nil, errno
+	}
+	m, err := unix.Mmap(fd, 0, n, unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil {
+		_ = unix.Madvise(m, unix.MADV_RANDOM) // without it, faults read more
+	}
+	return m, err
+}
+
+// UnmapFile frees the memory of [MapFile].
+func UnmapFile(m []byte) error { return unix.Munmap(m) }

@@ -47,3 +47,9 @@ func Pwrite(int, []byte, int64) (int, error) { return 0, noSys }
 
 // Flock returns ENOSYS.
 func Flock(int, int, bool) error { return noSys }
+
+// MapFile returns ENOSYS.
+func MapFile(int, int) ([]byte, error) { return nil, noSys }
+
+// UnmapFile returns ENOSYS.
+func UnmapFile([]byte) error { return noSys }

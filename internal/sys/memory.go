@@ -99,6 +99,11 @@ func Within(inner, outer []byte) (int, bool) {
 	return int(a - b), true
 }
 
+// Contains reports whether an address lies in b.
+func Contains(b []byte, addr uintptr) bool {
+	return addr-uintptr(unsafe.Pointer(unsafe.SliceData(b))) < uintptr(len(b))
+}
+
 // StackID returns a number that differs between goroutines as long as none of them
 // moves its stack: the address of the caller's frame. It is a hint: one goroutine may
 // have several, and two that do not run at the same time may have the same.

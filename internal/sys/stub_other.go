@@ -221,3 +221,9 @@ func faulty(_ string, n int) (int, syscall.Errno) { return n, 0 }
 
 // closing is not called either.
 func closing(int) {}
+
+// Resident returns ENOSYS.
+func Resident(m, pages []byte) error { return noSys }
+
+// WillNeed returns ENOSYS.
+func WillNeed(int, int64, int64) error { return noSys }
