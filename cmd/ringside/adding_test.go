@@ -21,7 +21,7 @@ func TestAddingAWorkload(t *testing.T) {
 	build("build", "-o", program, "./cmd/ringside")
 	result := filepath.Join(dir, "scan.json")
 	run := exec.CommandContext(t.Context(), program, "bench", "file", "--workload", "scan", "--goroutines", "2", "--block", "4K",
-		"--tables", "--time", "50ms", "--starts", "1", "--pairs", "1", "--duration", "5ms", "--size", "16M", "--dir", dir, "--json", result)
+		"--tables", "--pairs", "1", "--duration", "5ms", "--size", "16M", "--dir", dir, "--json", result)
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

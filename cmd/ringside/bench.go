@@ -22,7 +22,7 @@ four suites briefly, in three minutes:
   file    random reads and durable appends: os.File against ufile
   net     echo, TLS and HTTP servers: package net against unet and unet/event
   watch   readiness events: epoll against io_uring, both by package watch
-  sqlite  commits to one and to many databases, cold scans, the speed tests: the default VFS against sqlitevfs
+  sqlite  commits to one and to many databases, cold scans: the default VFS against sqlitevfs
 
 It ends with at most fifteen lines: what gains, what loses, what makes no difference, and what this run could not
 decide, with the command that does. 1.25x (1.22–1.28) means 1.25 times the rate of what it replaces, and that the true
@@ -32,8 +32,10 @@ percentile of latency, both beside what it replaces. Of all claims at most one i
 An engine is an implementation to compare, such as os.File. A cell is one combination of parameters, such as 128
 goroutines and blocks of 4 KiB. Both engines of a cell live at the same time, each in a process of its own, and take
 turns of some milliseconds in random order (--turn), so that slow changes of the machine's speed cancel. They are
-started anew several times (--starts). Cells that read a cold cache with SQLite, and its speed tests, cannot take turns:
-they are measured in rounds (--pairs), each in a new process.
+started anew several times. Cells that read a cold cache with SQLite, and its speed tests, cannot take turns: they are
+measured in rounds, each in a new process. The cells share the time of the run (--time): a slow machine measures less,
+not longer. With --pairs, the number of starts, or --duration, the measured time after each, a run takes as long as
+these need.
 
 --tables prints the values of all engines too. --full measures the published grids of all suites, which takes an hour.
 Each suite has further options.
@@ -60,7 +62,7 @@ func newBenchCmd() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, all, flags) },
 	}
-	flags.register(cmd.Flags())
+	flags.register(cmd.Flags(), "3m, with --full 4s for two engines of a cell")
 	cmd.Flags().StringVar(&all.dir, "dir", "", "create test files in this `directory`")
 	cmd.Flags().BoolVar(&all.full, "full", false, "measure the published grids")
 	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchSQLiteCmd(), newBenchWatchCmd())
@@ -72,41 +74,47 @@ type allBench struct {
 	dir   string
 	full  bool
 	parts []allPart
+	time  time.Duration // of the run; 0 if it has no end
 }
 
-// allPart is one suite of the run, with the time that it takes on two processors with the default
-// flags.
+// Limit sets the time of the run.
+func (a *allBench) Limit(d time.Duration) { a.time = d }
+
+// allPart is one suite of the run, with its weight in the time of the run.
 type allPart struct {
-	title string
-	b     benchmark
-	takes time.Duration
+	title  string
+	b      benchmark
+	weight float64
 }
+
+// briefTime is the time of a brief run, with its processes' ends.
+const briefTime = 3*time.Minute - 2*time.Second
 
 // briefParts returns the suites of a brief run. They answer the questions of most programs in three
 // minutes.
 func (a *allBench) briefParts() []allPart {
 	return []allPart{
-		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 42 * time.Second},
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Brief: true, NoFio: true}}, 42},
 		{"sockets", &netBench{suite.NetOptions{
 			Brief: true, Workloads: []string{"echo", "tls", "http"}, Engines: []string{echo.NameStd, echo.NameConn, echo.NameEvent},
-		}}, 62 * time.Second},
-		{"watching", &watchBench{suite.WatchOptions{Sources: []string{"eventfd"}, Modes: []string{"edge"}, Active: []int{1, 100}}}, 9 * time.Second},
+		}}, 62},
+		{"watching", &watchBench{suite.WatchOptions{Sources: []string{"eventfd"}, Modes: []string{"edge"}, Active: []int{1, 100}}}, 9},
 		{"SQLite", &sqliteBench{suite.SQLiteOptions{
 			Dir: a.dir, Engines: []string{sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Log}, Scale: 20,
-		}}, 55 * time.Second},
+		}}, 55},
 	}
 }
 
 // fullParts returns the published grids.
 func (a *allBench) fullParts() []allPart {
 	return []allPart{
-		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Full: true}}, 12 * time.Minute},
-		{"sockets", &netBench{suite.NetOptions{Full: true}}, 20 * time.Minute},
-		{"watching", &watchBench{suite.WatchOptions{Workloads: []string{suite.EventsWork, suite.HTTPWork}}}, 3 * time.Minute},
+		{"files", &fileBench{suite.FileOptions{Dir: a.dir, Full: true}}, 12},
+		{"sockets", &netBench{suite.NetOptions{Full: true}}, 20},
+		{"watching", &watchBench{suite.WatchOptions{Workloads: []string{suite.EventsWork, suite.HTTPWork}}}, 3},
 		{"SQLite", &sqliteBench{suite.SQLiteOptions{
 			Dir: a.dir, Workloads: []string{suite.SpeedWork, suite.TenantsWork, suite.ColdWork}, Scale: 100,
-		}}, 8 * time.Minute},
-		{"the ring", &ringBench{suite.RingOptions{Dir: a.dir, Workloads: []string{suite.NopWork, suite.ReadsWork}}}, 2 * time.Minute},
+		}}, 8},
+		{"the ring", &ringBench{suite.RingOptions{Dir: a.dir, Workloads: []string{suite.NopWork, suite.ReadsWork}}}, 2},
 	}
 }
 
@@ -115,34 +123,35 @@ func (a *allBench) configure(flags *benchFlags) error {
 	if a.full {
 		a.parts = a.fullParts()
 	}
-	for i := range a.parts {
-		p := &a.parts[i]
+	if flags.Time == 0 && flags.Pairs == 0 && flags.Duration == 0 && !a.full {
+		flags.Time = briefTime
+	}
+	a.time = flags.Time
+	for _, p := range a.parts {
 		if err := p.b.configure(flags); err != nil {
 			return err
 		}
-		p.takes = time.Duration(float64(p.takes) * flags.Time.Seconds() / defaultTime.Seconds())
 	}
 	return nil
 }
 
-// measure runs the suites. If a suite cannot run on this machine, measure notes that and continues.
-// Any other error ends the run.
+// measure runs the suites. Each gets its part of the time that is left. If a suite cannot run on this
+// machine, measure notes that and continues. Any other error ends the run.
 func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	all := &report.Run{}
-	// The ratio of the two is how much slower than expected the suites have been.
-	foreseen, took := time.Duration(0), time.Duration(0)
+	all, end, weights := &report.Run{}, time.Now().Add(a.time), 0.0
+	for _, p := range a.parts {
+		weights += p.weight
+	}
 	for i, p := range a.parts {
-		after := time.Duration(0)
-		for _, later := range a.parts[i+1:] {
-			after += later.takes
-		}
-		if foreseen > 0 {
-			after = time.Duration(float64(after) * float64(took) / float64(foreseen))
+		var after time.Duration
+		if a.time > 0 {
+			left := time.Until(end)
+			share := time.Duration(float64(left) * p.weight / weights)
+			p.b.Limit(max(share, time.Millisecond))
+			weights, after = weights-p.weight, left-share
 		}
 		tools.bar.Part(fmt.Sprintf("[%d/%d] %s: ", i+1, len(a.parts), p.title), after)
-		began := time.Now()
 		run, err := p.b.measure(ctx, tools)
-		foreseen, took = foreseen+p.takes, took+time.Since(began)
 		if run != nil {
 			all.Add(run)
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -25,6 +26,7 @@ type fakeSuite struct {
 }
 
 func (*fakeSuite) configure(*benchFlags) error { return nil }
+func (*fakeSuite) Limit(time.Duration)         {}
 
 func (f *fakeSuite) measure(context.Context, benchTools) (*report.Run, error) {
 	if len(f.run.Cells) > 0 {
@@ -56,7 +58,7 @@ func allOf(suites ...*fakeSuite) (*allBench, *[]string) {
 	a := &allBench{}
 	for _, s := range suites {
 		s.ran = &ran
-		a.parts = append(a.parts, allPart{title: "part", b: s, takes: 1})
+		a.parts = append(a.parts, allPart{title: "part", b: s, weight: 1})
 	}
 	return a, &ran
 }

@@ -105,8 +105,7 @@ func (b *fileBench) configure(flags *benchFlags) error {
 
 func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.File(ctx, b.FileOptions, suite.Env{
-		Round:           tools.round,
-		Open:            tools.open,
+		Workers:         tools.workers,
 		ProbeDirect:     func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
 		ProbeEvict:      datafile.ProbeEvict,
 		FastDevice:      makeFastDevice,

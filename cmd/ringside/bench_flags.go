@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
@@ -32,16 +31,12 @@ type benchFlags struct {
 	tables   bool
 }
 
-// defaultTime is how long two engines take turns in a cell.
-const defaultTime = 3 * time.Second
-
-func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.DurationVar(&b.Time, "time", defaultTime, "time in which two engines take turns in a cell; more engines take longer")
-	f.IntVar(&b.Starts, "starts", 5, "how often the engines of a cell are started anew in that time; 0 measures in rounds")
-	f.DurationVar(&b.Turn, "turn", 0, "length of a turn (0: that of the workload)")
+func (b *benchFlags) register(f *pflag.FlagSet, time string) {
+	f.DurationVar(&b.Time, "time", 0, "time of the whole run, which its cells share (default: "+time+")")
+	f.IntVar(&b.Pairs, "pairs", 0, "how often the engines of a cell are started (default: as often as the time allows)")
+	f.DurationVar(&b.Duration, "duration", 0, "how long each engine is measured after a start (default: as long as the time allows)")
+	f.DurationVar(&b.Turn, "turn", 0, "length of a turn (default: that of the workload)")
 	f.BoolVar(&b.Null, "null", false, "compare each engine with itself, to see what the method itself differs by")
-	f.IntVar(&b.Pairs, "pairs", 14, "rounds of each engine in cells whose engines cannot take turns")
-	f.DurationVar(&b.Duration, "duration", 200*time.Millisecond, "measured time of each round; cells that take turns have --time")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of random choices, such as offsets (0: a new one, which is printed)")
 	f.BoolVar(&b.tables, "tables", false, "print the values of all engines in tables")
 	f.StringVar(&b.json, "json", "", "write the result as JSON to this `file`, - for standard output")
@@ -50,14 +45,11 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 }
 
 // check returns an error that names the first invalid flag. It chooses a seed if none is given.
-func (b *benchFlags) check() error {
-	switch {
-	case b.Pairs < 1:
-		return usagef("--pairs %d: must be positive", b.Pairs)
-	case b.Time <= 0:
-		return usagef("--time %v: must be positive", b.Time)
-	case b.Duration <= 0:
-		return usagef("--duration %v: must be positive", b.Duration)
+func (b *benchFlags) check(f *pflag.FlagSet) error {
+	for _, name := range []string{"time", "pairs", "duration", "turn"} {
+		if v := f.Lookup(name); v.Changed && strings.Trim(v.Value.String(), "0s") == "" {
+			return usagef("--%s %s: must be positive", name, v.Value)
+		}
 	}
 	if err := differentFiles(map[string]string{"--json": b.json, "--benchfmt": b.benchfmt, "--html": b.html}); err != nil {
 		return err
@@ -99,7 +91,7 @@ func newSuiteCmd(name, short, long, example string, words suite.Words, b benchma
 		Use: name, Short: short, Long: long, Example: example, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, b, flags) },
 	}
-	flags.register(cmd.Flags())
+	flags.register(cmd.Flags(), "4s for two engines of a cell")
 	define(cmd.Flags())
 	takesWords(cmd, words)
 	return cmd

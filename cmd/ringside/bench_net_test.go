@@ -47,7 +47,7 @@ func TestBenchNet(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
 	r := runProgram(t, "bench", "net", "--connections", "2,20", "--size", "100", "--engine", "std,ringside-event",
-		"--tables", "--time", "50ms", "--starts", "1", "--duration", "30ms", "--pairs", "2", "--json", file)
+		"--tables", "--duration", "30ms", "--pairs", "2", "--json", file)
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
@@ -73,7 +73,7 @@ func TestBenchNetWorkloads(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
 	r := runProgram(t, "bench", "net", "--workload", "echo,handlers,computing,dial,http,idle", "--connections", "3", "--engine", "std,ringside-conn", "--procs", "1",
-		"--size", "100", "--tables", "--time", "50ms", "--starts", "1", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
+		"--size", "100", "--tables", "--duration", "10ms", "--idle-for", "10ms", "--pairs", "1", "--json", file)
 	if r.code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}
@@ -103,7 +103,7 @@ func TestBenchNetWithClient(t *testing.T) {
 		t.Skipf("%s: %v", path, err)
 	}
 	r := runProgram(t, "bench", "net", "--workload", "http", "--client", "ab-k", "--connections", "3", "--engine", "ringside-conn",
-		"--tables", "--time", "50ms", "--starts", "1", "--duration", "10ms", "--pairs", "1")
+		"--tables", "--duration", "10ms", "--pairs", "1")
 	if r.code != exitOK || !strings.Contains(r.stdout, "http, 128 B, ab-k") || !strings.Contains(r.stdout, "ApacheBench") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}

@@ -64,7 +64,7 @@ func (b *ringBench) configure(flags *benchFlags) error {
 
 func (b *ringBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.Ring(ctx, b.RingOptions, suite.RingEnv{
-		Round:       tools.round,
+		Round:       tools.workers.Round,
 		ProbeRing:   workload.ProbeRing,
 		BuildPeer:   buildLiburing,
 		ProbeDirect: func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },

@@ -49,7 +49,7 @@ func TestRingArguments(t *testing.T) {
 // tinyRing are arguments of a run that only checks function, not speed.
 func tinyRing(more ...string) []string {
 	return append([]string{
-		"bench", "ring", "--ring", "default", "--batch", "1,16", "--tables", "--time", "50ms", "--starts", "1", "--duration", "50ms", "--pairs", "2", "--seed", "7",
+		"bench", "ring", "--ring", "default", "--batch", "1,16", "--tables", "--duration", "50ms", "--pairs", "2", "--seed", "7",
 	}, more...)
 }
 
@@ -129,7 +129,7 @@ func TestBenchRingReads(t *testing.T) {
 	ringtest.NeedRing(t)
 	dir := t.TempDir()
 	r := runProgram(t, "bench", "ring", "--workload", "read", "--cache", "hot", "--ring", "default", "--depth", "1,32",
-		"--tables", "--time", "50ms", "--starts", "1", "--duration", "20ms", "--pairs", "1", "--dir", dir)
+		"--tables", "--duration", "20ms", "--pairs", "1", "--dir", dir)
 	if r.code != exitOK || !strings.Contains(r.stdout, "ringside_32") || !strings.Contains(r.stdout, "read, page cache hot, default ring") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,19 +29,20 @@ import (
 type benchmark interface {
 	// configure sets the common options and returns an error for invalid ones.
 	configure(*benchFlags) error
+	// Limit sets the time in which measure ends.
+	Limit(time.Duration)
 	measure(context.Context, benchTools) (*report.Run, error)
 }
 
 // benchTools are the functions with which a suite runs.
 type benchTools struct {
-	round func(context.Context, workload.Job) (measure.Sample, error)
-	open  func(context.Context, workload.Job) (measure.Player, error)
-	bar   *progress.Bar
+	workers suite.Workers
+	bar     *progress.Bar
 }
 
 // runBench runs a suite, prints the results and writes the result files.
 func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
-	if err := flags.check(); err != nil {
+	if err := flags.check(cmd.Flags()); err != nil {
 		return err
 	}
 	if err := b.configure(flags); err != nil {
@@ -132,14 +134,13 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 		defer bar.Close()
 	}
 	worker := measure.Process{Path: self, Args: []string{workerName}}
-	return b.measure(cmd.Context(), benchTools{
-		round: func(ctx context.Context, job workload.Job) (s measure.Sample, err error) {
+	return b.measure(cmd.Context(), benchTools{bar: bar, workers: suite.Workers{
+		Round: func(ctx context.Context, job workload.Job) (s measure.Sample, err error) {
 			err = worker.Run(ctx, job, &s)
 			return s, err
 		},
-		open: func(ctx context.Context, job workload.Job) (measure.Player, error) { return worker.Open(ctx, job) },
-		bar:  bar,
-	})
+		Open: func(ctx context.Context, job workload.Job) (measure.Player, error) { return worker.Open(ctx, job) },
+	}})
 }
 
 // printRun prints the answer, after header and tables if they are asked for, unless standard output is

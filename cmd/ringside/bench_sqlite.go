@@ -26,9 +26,8 @@ synchronous=FULL throughout, except with --journal wal-normal. --workload select
   cold     a database of about 60 MiB that is not in the page cache: a scan, CREATE INDEX, 10 % of the
            keys and single lookups where rows came in random order, and a scan where they came in order
 
-Without --workload there is less of each: about two and a half minutes. In full speed takes about two
-minutes, tenants four, cold half a minute. Connections to one database are measured for five times
---duration: a connection that finds the database locked sleeps for a long time, and a measurement ends when
+Without --workload tenants and cold are measured in a few cells. Connections to one database are measured
+for five times --duration: a connection that finds the database locked sleeps for a long time, and a measurement ends when
 the last one has woken.
 
 Engines:
@@ -86,8 +85,7 @@ func (b *sqliteBench) configure(flags *benchFlags) error {
 
 func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.SQLite(ctx, b.SQLiteOptions, suite.SQLiteEnv{
-		Round:      tools.round,
-		Open:       tools.open,
+		Workers:    tools.workers,
 		Probe:      sqlitebench.Probe,
 		Version:    sqlitebench.Version,
 		ProbeEvict: datafile.ProbeEvict,

@@ -44,7 +44,7 @@ func TestSQLiteArguments(t *testing.T) {
 func tinySQLite(dir string, more ...string) []string {
 	return append([]string{
 		"bench", "sqlite", "--dir", dir, "--engine", "default,ringside", "--journal", "wal",
-		"--tables", "--time", "50ms", "--starts", "1", "--scale", "1", "--pairs", "1", "--duration", "20ms",
+		"--tables", "--scale", "1", "--pairs", "1", "--duration", "20ms",
 	}, more...)
 }
 

@@ -69,8 +69,7 @@ func (b *watchBench) configure(flags *benchFlags) error {
 
 func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
 	return suite.Watch(ctx, b.WatchOptions, suite.WatchEnv{
-		Round:       tools.round,
-		Open:        tools.open,
+		Workers:     tools.workers,
 		Probe:       workload.ProbeWatch,
 		FindClient:  findClient,
 		Descriptors: descriptors,

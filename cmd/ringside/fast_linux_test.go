@@ -32,7 +32,7 @@ func needFastDevice(t *testing.T) {
 // fastArgs are arguments of a run on the fast device alone.
 func fastArgs(duration string, more ...string) []string {
 	return append([]string{
-		"bench", "file", "--workload", "randread", "--fast=only", "--size", "1M", "--tables", "--time", "50ms", "--starts", "1", "--duration", duration, "--pairs", "2", "--block", "4K",
+		"bench", "file", "--workload", "randread", "--fast=only", "--size", "1M", "--tables", "--duration", duration, "--pairs", "2", "--block", "4K",
 		"--goroutines", "4", "--seed", "7", "--no-fio",
 	}, more...)
 }

@@ -71,7 +71,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 // tiny are arguments of a run that only checks function, not speed.
 func tiny(dir string, more ...string) []string {
 	return append([]string{
-		"bench", "file", "--dir", dir, "--size", "1M", "--tables", "--time", "50ms", "--starts", "1", "--duration", "5ms", "--pairs", "2",
+		"bench", "file", "--dir", dir, "--size", "1M", "--tables", "--duration", "5ms", "--pairs", "2",
 		"--block", "4K,16K", "--goroutines", "1,4", "--seed", "7", "--no-fio", "--workload", "randread",
 	}, more...)
 }

@@ -23,7 +23,7 @@ const patience = time.Minute
 // endless are arguments of a run that only a signal ends in time.
 func endless(dir string, more ...string) []string {
 	return append([]string{
-		"bench", "file", "--dir", dir, "--size", "1M", "--time", "5m", "--block", "4K", "--goroutines", "1", "--cache", "hot",
+		"bench", "file", "--dir", dir, "--size", "1M", "--duration", "1m", "--block", "4K", "--goroutines", "1", "--cache", "hot",
 	}, more...)
 }
 

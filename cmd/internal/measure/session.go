@@ -111,24 +111,20 @@ func (s *Session) Close() error {
 	return s.err
 }
 
-// Duel lets players take turns of d until end, but at least least times. Within each pair their order
-// is random, so that no player always follows the same one. turn is called for each turn.
-func Duel(ctx context.Context, players []Player, d time.Duration, end time.Time, least int,
-	turn func(player, pair int, s Sample) error,
+// Duel lets players take turns of d, one of each in a pair, for as long as more holds of the number of
+// finished pairs. Within a pair their order is random, so that no player always follows the same one.
+// turn is called for each turn.
+func Duel(ctx context.Context, players []Player, d time.Duration, more func(pair int) bool,
+	turn func(player int, s Sample) error,
 ) error {
-	order := make([]int, len(players))
-	for pair := 0; pair < least || time.Now().Before(end); pair++ {
-		for i := range order {
-			order[i] = i
-		}
-		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for _, i := range order {
+	for pair := 0; more(pair); pair++ {
+		for _, i := range rand.Perm(len(players)) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			s, err := players[i].Turn(d)
 			if err == nil {
-				err = turn(i, pair, s)
+				err = turn(i, s)
 			}
 			if err != nil {
 				return err

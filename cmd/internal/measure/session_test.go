@@ -89,10 +89,10 @@ func (fixedPlayer) Close() error                         { return nil }
 func TestDuelPairsTurns(t *testing.T) {
 	got, first := make([]int, 3), make([]int, 3)
 	var order []int
-	err := Duel(t.Context(), []Player{fixedPlayer{}, fixedPlayer{}, fixedPlayer{}}, time.Millisecond, time.Now(), 200,
-		func(player, pair int, s Sample) error {
-			if got[player] != pair {
-				t.Fatalf("player %d has pair %d after %d turns", player, pair, got[player])
+	err := Duel(t.Context(), []Player{fixedPlayer{}, fixedPlayer{}, fixedPlayer{}}, time.Millisecond, func(pair int) bool { return pair < 200 },
+		func(player int, s Sample) error {
+			if pair := len(order) / 3; got[player] != pair {
+				t.Fatalf("player %d has turn %d in pair %d", player, got[player], pair)
 			}
 			got[player]++
 			if order = append(order, player); len(order)%3 == 1 {

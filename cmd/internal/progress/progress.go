@@ -25,6 +25,8 @@ type Bar struct {
 	// one.
 	title string
 	after atomic.Int64
+	// until is when the current part ends, in nanoseconds since 1970, or 0.
+	until atomic.Int64
 }
 
 // New returns a bar that draws on w, which must be a terminal.
@@ -59,6 +61,14 @@ func (b *Bar) Part(title string, after time.Duration) {
 	}
 	b.title = title
 	b.after.Store(int64(after))
+	b.until.Store(0)
+}
+
+// Until sets when the part ends. Without it the time left is estimated from the steps done.
+func (b *Bar) Until(end time.Time) {
+	if b != nil {
+		b.until.Store(end.UnixNano())
+	}
 }
 
 // Note changes the text next to the bar.
@@ -74,15 +84,15 @@ func (b *Bar) Note(format string, args ...any) {
 // of the parts after it.
 func (b *Bar) left(began time.Time) func(decor.Statistics) string {
 	return func(s decor.Statistics) string {
+		after := max(time.Duration(b.after.Load()), 0)
+		if until := b.until.Load(); until > 0 {
+			return clock(max(time.Until(time.Unix(0, until)), 0)+after) + " left"
+		}
 		if s.Current <= 0 {
 			return "--:-- left"
 		}
 		d := time.Duration(float64(time.Since(began)) / float64(s.Current) * float64(max(s.Total-s.Current, 0)))
-		text := clock(d) + " left"
-		if after := time.Duration(b.after.Load()); after > 0 {
-			text += ", " + clock(d+after) + " in all"
-		}
-		return text
+		return clock(d+after) + " left"
 	}
 }
 

@@ -5,7 +5,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -254,10 +253,7 @@ func (c Claim) Command() string {
 		}
 		words = append(words, "--engine", strings.Join(names, ","))
 	}
-	if slices.Contains([]string{"cold", "speed"}, c.Workload) {
-		return strings.Join(append(words, "--pairs 30"), " ")
-	}
-	return strings.Join(append(words, "--time 30s --starts 10"), " ")
+	return strings.Join(append(words, "--time 1m"), " ")
 }
 
 // Findings are the claims of a run in machine-readable form.

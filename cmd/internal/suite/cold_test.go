@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -56,15 +55,6 @@ func TestColdReadsThatWereNot(t *testing.T) {
 		if err != nil || !found || (says == "") != (len(run.Notes) == 0) {
 			t.Errorf("%v of the bytes from the device: notes %v, %v", share, run.Notes, err)
 		}
-	}
-}
-
-func TestColdFileThatIsTooSmallIsNoted(t *testing.T) {
-	w, opts := newWorld(), coldFile(t)
-	opts.Duration = 10 * time.Second
-	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "--size") {
-		t.Errorf("notes %v, %v", run.Notes, err)
 	}
 }
 

@@ -125,17 +125,12 @@ func (f *fileRun) points() []point {
 				}
 				return f.sample(c, name, s), nil
 			},
-			open: func(ctx context.Context, name string, pair int) (measure.Player, error) {
+			open: f.env.opener(func(name string, pair int) (workload.Job, error) {
 				if isFio(name) {
-					return nil, errors.ErrUnsupported
+					return workload.Job{}, errors.ErrUnsupported
 				}
-				j, err := w.job(f, c, name, pair)
-				if err != nil {
-					return nil, err
-				}
-				j.Turning = true
-				return f.env.Open(ctx, j)
-			},
+				return w.job(f, c, name, pair)
+			}),
 			sample: func(name string, s measure.Sample) report.Sample { return f.sample(c, name, s) },
 		})
 	}

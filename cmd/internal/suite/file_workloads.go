@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
@@ -154,10 +153,6 @@ func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
 		f.note("%s: the page cache was not cold: %s got less than 95 %% from the device in a round or more", point, name)
 	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
 		f.note("%s: the kernel read ahead: the device gave more than %s asked for in a round or more", point, name)
-	}
-	if c.cache == CacheCold && f.opts.Starts == 0 && s.Elapsed < f.opts.Duration/2 {
-		f.note("%s: the whole file was read after %v, before the window of %v ended; a larger file (--size) makes it longer",
-			point, s.Elapsed.Round(time.Millisecond), f.opts.Duration)
 	}
 }
 

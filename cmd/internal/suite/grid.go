@@ -75,9 +75,8 @@ var (
 		{CacheCold, []int{128}, []int{k4}},
 	}
 	briefGrid = []part{
-		{CacheHot, []int{1, 128}, []int{k4}},
-		{CacheDirect, []int{1}, []int{k4}},
-		{CacheDirect, []int{128}, []int{k4, k64}},
+		{CacheHot, []int{128}, []int{k4}},
+		{CacheDirect, []int{1, 128}, []int{k4}},
 		{CacheCold, []int{32}, []int{k4}},
 	}
 	fullGrid = []part{

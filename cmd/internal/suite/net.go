@@ -210,7 +210,7 @@ func (n *netRun) points(cells []netCell) []point {
 // client by others or needs a long window.
 func (n *netRun) opener(c netCell) func(ctx context.Context, name string, _ int) (measure.Player, error) {
 	w := netWorkloadOf(c.workload)
-	if w.round != nil && c.client != ownClient {
+	if n.env.Open == nil || w.round != nil && c.client != ownClient {
 		return nil
 	}
 	return func(ctx context.Context, name string, _ int) (measure.Player, error) {

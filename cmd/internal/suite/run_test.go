@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -44,7 +45,8 @@ func (p *slowPlayer) Close() error {
 // that an engine that cannot take turns has one round for each start.
 func TestDuels(t *testing.T) {
 	opened, closed := 0, 0
-	s := runner{suite: fileSuite, timing: Timing{Time: 20 * time.Millisecond, Starts: 3, Turn: time.Microsecond}, progress: quiet{}, run: &report.Run{}}
+	s := runner{suite: fileSuite, timing: Timing{Pairs: 3, Duration: 7 * time.Microsecond, Turn: time.Microsecond}, progress: quiet{}, run: &report.Run{}}
+	s.timing.setDefaults()
 	p := point{
 		workload: nameRandRead, engines: []string{"os", "ringside", "fio"},
 		round: func(context.Context, string, int) (report.Sample, error) {
@@ -62,7 +64,7 @@ func TestDuels(t *testing.T) {
 		t.Fatalf("%v: %d opened, %d closed", err, opened, closed)
 	}
 	series := s.run.Cells[0].Series
-	if a, b := len(series[0].Samples), len(series[1].Samples); a != b || a < 3*leastPairs || len(series[2].Samples) != 3 {
+	if a, b := len(series[0].Samples), len(series[1].Samples); a != 3*7 || b != 3*7 || len(series[2].Samples) != 3 {
 		t.Errorf("%d and %d turns, %d rounds", a, b, len(series[2].Samples))
 	}
 	for _, one := range series[0].Samples {
@@ -79,11 +81,59 @@ func TestNullPoints(t *testing.T) {
 		asked = append(asked, name)
 		return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 7}}, nil
 	}
-	s := runner{suite: fileSuite, timing: Timing{Pairs: 1, Null: true}, progress: quiet{}, run: &report.Run{}}
+	s := runner{suite: fileSuite, timing: Timing{Pairs: 1, Null: true, counted: true}, progress: quiet{}, run: &report.Run{}}
 	if err := s.measure(t.Context(), []point{p}); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(asked, " "); got != "os os ringside ringside" || len(s.run.Cells) != 2 || s.run.Cells[1].Series[1].Engine != "ringside (again)" {
 		t.Errorf("asked %q: %+v", got, s.run.Cells)
+	}
+}
+
+// tiredPlayer needs a time for each turn, however short the turn is.
+type tiredPlayer struct{ takes time.Duration }
+
+func (p tiredPlayer) Turn(d time.Duration) (measure.Sample, error) {
+	time.Sleep(p.takes)
+	return measure.Sample{Ops: 1, Elapsed: d}, nil
+}
+
+func (tiredPlayer) Close() error { return nil }
+
+// TestRunEndsInTime checks that a run uses its time, and that it ends in time on a machine on which
+// everything takes much longer than usual: then cells at the end have fewer samples, or none and a reason.
+func TestRunEndsInTime(t *testing.T) {
+	for slower, measured := range map[time.Duration]int{1: 20, 2: 20, 100: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRunner(fileSuite, Timing{Time: time.Minute}, quiet{}, "")
+			s.stolen = nil
+			s.timing.setDefaults()
+			var points []point
+			for i := range 20 {
+				p := point{workload: nameRandRead, params: report.Params{"block": i}, engines: []string{"os", "ringside"}}
+				p.round = func(context.Context, string, int) (report.Sample, error) {
+					time.Sleep(slower * 100 * time.Millisecond)
+					return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 7}}, nil
+				}
+				if i%2 == 0 {
+					p.open = func(context.Context, string, int) (measure.Player, error) {
+						time.Sleep(slower * 50 * time.Millisecond)
+						return tiredPlayer{slower * 20 * time.Millisecond}, nil
+					}
+				}
+				points = append(points, p)
+			}
+			began := time.Now()
+			if err := s.measure(t.Context(), points); err != nil {
+				t.Fatal(err)
+			}
+			took, longest := time.Since(began), slower*200*time.Millisecond
+			if took > time.Minute+longest || took < time.Minute-2*longest {
+				t.Errorf("%d times slower: the run took %v", slower, took)
+			}
+			if len(s.run.Cells) < measured || len(s.run.Cells)+len(s.run.Skipped) != len(points) {
+				t.Errorf("%d times slower: %d cells, skipped %v", slower, len(s.run.Cells), s.run.Skipped)
+			}
+		})
 	}
 }

@@ -22,10 +22,7 @@ const sqliteSuite = "sqlite"
 
 // SQLiteEnv connects the suite "sqlite" to the system. All functions must be set.
 type SQLiteEnv struct {
-	// Round runs one job, in a process of its own.
-	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Open starts a job that takes turns, in a process of its own.
-	Open func(context.Context, workload.Job) (measure.Player, error)
+	Workers
 	// Probe returns an error if this program does not have the engine. Version returns the version
 	// of its library.
 	Probe   func(engine string) error
@@ -162,11 +159,7 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 			}
 			return q.sample(name, sample), nil
 		}
-		q.open = func(ctx context.Context, name string, pair int) (measure.Player, error) {
-			j := s.job(p, rows[name], pair)
-			j.Turning = true
-			return s.env.Open(ctx, j)
-		}
+		q.open = s.env.opener(func(name string, pair int) (workload.Job, error) { return s.job(p, rows[name], pair), nil })
 		q.sample = func(_ string, sample measure.Sample) report.Sample {
 			out := sampleOf(sample)
 			if p.work != SpeedWork {

@@ -26,8 +26,8 @@ type SQLiteOptions struct {
 	// Dir holds the databases, in a subdirectory that is removed. If it is empty, [DefaultDir]
 	// chooses it.
 	Dir string
-	// Workloads are the workloads that are measured in full. If it is empty, all are measured
-	// briefly.
+	// Workloads are the workloads that are measured in full. If it is empty, commits and cold reads
+	// are measured briefly.
 	Workloads []string
 	// Engines, if not empty, restricts the engines.
 	Engines []string
@@ -60,7 +60,7 @@ func (o SQLiteOptions) Validate() error {
 		return err
 	}
 	if len(o.withDefaults().points()) == 0 {
-		return fmt.Errorf("--engine %s: none of them runs the chosen workloads and journal modes: ringside-log needs WAL mode, and ringside-group and memory do not have it",
+		return fmt.Errorf("--engine %s: none of them runs the chosen workloads and journal modes: ringside-log needs WAL mode, ringside-group and memory do not have it, and memory runs only the workload speed",
 			strings.Join(o.Engines, ","))
 	}
 	return cmp.Or(between("databases", o.Databases, 1, maxTenants, 1), between("connections", o.Connections, 1, maxTenants, 1),
@@ -73,7 +73,7 @@ func (o SQLiteOptions) withDefaults() SQLiteOptions {
 		o.Dir = DefaultDir()
 	}
 	if len(o.Workloads) == 0 {
-		o.Workloads, o.brief = sqliteWorks, true
+		o.Workloads, o.brief = []string{TenantsWork, ColdWork}, true
 	}
 	if o.Scale == 0 {
 		o.Scale = 100
@@ -161,11 +161,7 @@ func (o SQLiteOptions) speed() sqlitePoint {
 			others = append(others, e)
 		}
 	}
-	rollback := sqlitebench.Rollback
-	if o.brief { // at equal safety
-		rollback = sqlitebench.Extra
-	}
-	for _, journal := range orThese(o.Journals, rollback, sqlitebench.WAL) {
+	for _, journal := range orThese(o.Journals, sqlitebench.Rollback, sqlitebench.WAL) {
 		list := others
 		if sqlitebench.UsesWAL(journal) {
 			list = inWAL
@@ -200,6 +196,10 @@ func (o SQLiteOptions) tenants() (out []sqlitePoint) {
 	}
 	for _, journal := range orThese(o.Journals, sqlitebench.Extra, sqlitebench.Persist, sqlitebench.WAL) {
 		for _, work := range o.commits(journal) {
+			databases := databases
+			if o.brief && journal == sqlitebench.Extra && len(databases) > 0 {
+				databases = databases[1:] // one alone is like PERSIST
+			}
 			for _, n := range orThese(o.Databases, databases...) {
 				out = append(out, o.tenant(sqlitebench.Tenants{Journal: journal, Work: work, Databases: n, Connections: 1}))
 			}
@@ -251,8 +251,11 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 	if sqlitebench.UsesWAL(job.Journal) {
 		own[1] = sqlitebench.Log
 	}
-	if o.brief && own[1] == sqlitebench.Group {
+	if o.brief { // what the documentation recommends
 		own = own[:1]
+		if sqlitebench.UsesWAL(job.Journal) {
+			own = []string{sqlitebench.Log}
+		}
 	}
 	engines := append([]string{sqlitebench.Default}, own...)
 	for _, e := range o.among(append(engines, sqlitebench.Modernc, sqlitebench.Mattn)...) {

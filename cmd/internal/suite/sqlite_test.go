@@ -28,7 +28,7 @@ type sqliteWorld struct {
 func newSQLiteWorld() *sqliteWorld {
 	w := &sqliteWorld{}
 	w.SQLiteEnv = SQLiteEnv{
-		Round: w.round,
+		Workers: Workers{Round: w.round},
 		Probe: func(engine string) error {
 			if engine == sqlitebench.Mattn {
 				return errors.New("no compiler")
@@ -107,7 +107,8 @@ func TestSQLitePoints(t *testing.T) {
 		opts  SQLiteOptions
 		works map[string]int
 	}{
-		{SQLiteOptions{}, map[string]int{SpeedWork: 1, TenantsWork: 6, ColdWork: 2}},
+		{SQLiteOptions{}, map[string]int{TenantsWork: 5, ColdWork: 2}},
+		{SQLiteOptions{Workloads: []string{SpeedWork}}, map[string]int{SpeedWork: 1}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}}, map[string]int{TenantsWork: 5*(4+2) + 2 + 1}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Commits: []string{"order"}}, map[string]int{TenantsWork: 3 * (4 + 2)}},
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Databases: []int{7}}, map[string]int{TenantsWork: 6}},
@@ -116,7 +117,7 @@ func TestSQLitePoints(t *testing.T) {
 		{SQLiteOptions{Workloads: []string{TenantsWork}, Journals: []string{"wal-normal"}}, map[string]int{TenantsWork: 6}},
 		{SQLiteOptions{Workloads: []string{ColdWork}}, map[string]int{ColdWork: 7}},
 		{SQLiteOptions{Workloads: []string{ColdWork}, Cold: []string{"index"}}, map[string]int{ColdWork: 1}},
-		{SQLiteOptions{Engines: []string{"memory"}}, map[string]int{SpeedWork: 1}},
+		{SQLiteOptions{Workloads: sqliteWorks, Engines: []string{"memory"}}, map[string]int{SpeedWork: 1}},
 	} {
 		got := map[string]int{}
 		for _, p := range tc.opts.withDefaults().points() {
@@ -181,7 +182,7 @@ func TestSQLiteEndsWithItsContext(t *testing.T) {
 		}
 		return inner(ctx, j)
 	}
-	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Timing: Timing{Pairs: 1}}, w.SQLiteEnv)
+	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Workloads: sqliteWorks, Timing: Timing{Pairs: 1}}, w.SQLiteEnv)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) < sqlitebench.Tests {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}

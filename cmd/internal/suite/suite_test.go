@@ -25,11 +25,15 @@ import (
 func init() { hostStolen = nil }
 
 // quiet is a progress bar without output.
+// fiveRounds measures in five rounds. Without a number of rounds a run lasts for its time.
+var fiveRounds = Timing{Pairs: 5}
+
 type quiet struct{}
 
 func (quiet) Start(int64, string) {}
 func (quiet) Add(int64)           {}
 func (quiet) Note(string, ...any) {}
+func (quiet) Until(time.Time)     {}
 
 // world is an Env in which everything works, rounds take no time, and jobs are recorded.
 type world struct {
@@ -40,7 +44,7 @@ type world struct {
 func newWorld() *world {
 	w := &world{}
 	w.Env = Env{
-		Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
+		Workers: Workers{Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
 			w.jobs = append(w.jobs, j)
 			s := measure.Sample{
 				Ops: 100, Bytes: 100 * 4096, Elapsed: time.Second, Heap: &measure.Heap{},
@@ -50,7 +54,7 @@ func newWorld() *world {
 				s.DeviceReads = s.Bytes
 			}
 			return s, nil
-		},
+		}},
 		ProbeDirect: func(string) error { return nil },
 		ProbeEvict:  func(string) error { return nil },
 		FastDevice: func(context.Context, int64) (FastDevice, error) {
@@ -66,7 +70,7 @@ func newWorld() *world {
 // smallFile are options for a run of random reads that writes a small file only.
 func smallFile(t *testing.T) FileOptions {
 	return FileOptions{
-		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Duration: time.Millisecond}, NoFio: true, Workloads: []string{nameRandRead},
+		Dir: t.TempDir(), Size: 4 << 20, Seed: 1, Timing: Timing{Pairs: 5, Duration: time.Millisecond}, NoFio: true, Workloads: []string{nameRandRead},
 	}
 }
 
@@ -115,7 +119,7 @@ func TestCells(t *testing.T) {
 		{FileOptions{}, defaultCells},
 		{FileOptions{Full: true, Fast: FastNone}, 30 + 30 + 8},
 		{FileOptions{Full: true}, 30 + 30 + 8 + 15},
-		{FileOptions{Brief: true}, 6},
+		{FileOptions{Brief: true}, 4},
 		{FileOptions{Caches: []string{CacheHot}}, 4},
 		{FileOptions{Caches: []string{CacheCold}}, 3},
 		{FileOptions{Goroutines: []int{32}}, 6 + 6 + 2},
@@ -303,7 +307,7 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld()
-	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Blocks: []int{4096}, NoFio: true, Workloads: []string{nameRandRead}}, w.Env)
+	run, err := File(t.Context(), FileOptions{Path: path, Seed: 1, Timing: fiveRounds, Blocks: []int{4096}, NoFio: true, Workloads: []string{nameRandRead}}, w.Env)
 	if err != nil || run.Host.Verified || run.Host.FileBytes != int64(len(content)) {
 		t.Errorf("%v, host %+v", err, run.Host)
 	}
@@ -315,7 +319,7 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || !slices.Equal(after, content) {
 		t.Errorf("the file was changed: %v", err)
 	}
-	run, err = File(t.Context(), FileOptions{Path: path + "x", Seed: 1}, w.Env)
+	run, err = File(t.Context(), FileOptions{Path: path + "x", Seed: 1, Timing: fiveRounds}, w.Env)
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
 		t.Errorf("missing file: %v, skipped %v", err, run.Skipped)
 	}

@@ -24,10 +24,7 @@ const (
 
 // WatchEnv connects the suite "watch" to the system. All functions must be set.
 type WatchEnv struct {
-	// Round runs one job, in a process of its own.
-	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// Open starts a job that takes turns, in a process of its own.
-	Open func(context.Context, workload.Job) (measure.Player, error)
+	Workers
 	// Probe returns an error if an engine cannot be used here.
 	Probe func(engine string) error
 	// FindClient returns the path of a client program and its version.
@@ -142,11 +139,7 @@ func (w *watchRun) points(cells []watchCell) []point {
 				s, err := w.env.Round(ctx, job(name))
 				return sampleOf(s), err
 			},
-			open: func(ctx context.Context, name string, _ int) (measure.Player, error) {
-				j := job(name)
-				j.Turning = true
-				return w.env.Open(ctx, j)
-			},
+			open: w.env.opener(func(name string, _ int) (workload.Job, error) { return job(name), nil }),
 		})
 	}
 	return out

@@ -28,7 +28,7 @@ type watchWorld struct {
 func newWatchWorld() *watchWorld {
 	w := &watchWorld{}
 	w.WatchEnv = WatchEnv{
-		Round: w.round,
+		Workers: Workers{Round: w.round},
 		Probe: func(engine string) error {
 			if engine == w.refuses {
 				return errors.New("forbidden")
@@ -58,7 +58,7 @@ func (w *watchWorld) round(ctx context.Context, j workload.Job) (measure.Sample,
 
 func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 	w := newWatchWorld()
-	run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 9 || len(w.jobs) != 9*2*5 {
 		t.Fatalf("%d cells, %d rounds, skipped %v, %v", len(run.Cells), len(w.jobs), run.Skipped, err)
 	}
@@ -128,7 +128,7 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
 	}
 	w.FindClient = func(context.Context, string) (path, version string, err error) { return "", "", generator.ErrMissing }
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}}, w.WatchEnv)
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: fiveRounds}, w.WatchEnv)
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 || run.Skipped[1].Reason != generator.ErrMissing.Error() {
 		t.Errorf("without ab: skipped %+v, %v", run.Skipped, err)
 	}
@@ -190,7 +190,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		}
 		return inner(ctx, j)
 	}
-	run, err := Watch(ctx, WatchOptions{}, w.WatchEnv)
+	run, err := Watch(ctx, WatchOptions{Timing: fiveRounds}, w.WatchEnv)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 9 cells") {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
@@ -205,7 +205,7 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 		}
 		return inner(ctx, j)
 	}
-	run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
 	if len(run.Cells) != 5 || err == nil || err.Error() != "events, eventfds, level, 100 active: engine io_uring: it broke" {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
@@ -223,19 +223,10 @@ func TestWatchLeavesOutRoundsBelowTheFloor(t *testing.T) {
 			}
 			return inner(ctx, j)
 		}
-		run, err := Watch(t.Context(), WatchOptions{}, w.WatchEnv)
+		run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
 		if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "--duration") {
 			t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 		}
-	}
-}
-
-// TestDefaultWatchRunFitsItsTime allows 120 ms of each round for its process.
-func TestDefaultWatchRunFitsItsTime(t *testing.T) {
-	o := WatchOptions{}.withDefaults()
-	rounds := time.Duration(len(o.Engines) * o.Pairs * len(o.cells()))
-	if total := rounds * (warmFor(o.Duration) + o.Duration + 120*time.Millisecond); total > 50*time.Second {
-		t.Errorf("the default run takes %v", total)
 	}
 }
 
