@@ -25,7 +25,7 @@ func TestBackup(t *testing.T) {
 	defer cancel()
 	for i := range 3 {
 		must(t, leader.Create(ctx, fmt.Sprintf("dir/%d.db", i), CreateOptions{PageSize: 1024 << i}))
-		execAll(t, open(t, leader, fmt.Sprintf("dir/%d.db", i)), "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(3000000))", "INSERT INTO t VALUES('last')")
+		execAll(t, open(t, leader, fmt.Sprintf("dir/%d.db", i)), "CREATE TABLE t(x)", fmt.Sprintf("INSERT INTO t VALUES(randomblob(%d))", 3_000_000/(1+9*i)), "INSERT INTO t VALUES('last')")
 	}
 	written := writer(ctx, open(t, leader, "dir/0.db"), "INSERT INTO t VALUES(1)")
 	dir := filepath.Join(t.TempDir(), "backup")
@@ -106,7 +106,7 @@ func TestReadersDuringRestore(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	const rows = 8
+	const rows = 5 // three parts
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE whole(rows)", fmt.Sprintf("INSERT INTO whole VALUES(%d)", rows), "CREATE TABLE t(x)")
 	for range rows {
 		execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(randomblob(1000000))")

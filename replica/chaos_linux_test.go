@@ -42,7 +42,6 @@ var (
 	seed      = flag.Uint64("seed", 0, "the first of them")
 	duration  = flag.Duration("duration", 3*time.Second, "how long each is played")
 	snapshots = flag.Bool("snapshots", false, "snapshots, logs that are cut and new disks in all seeds of TestChaos, not in half of them")
-	long      = flag.Duration("long", 0, "how long TestChaos plays seeds, in the place of -seeds")
 )
 
 // envNode holds the options of a node. It turns the test binary into a child that is this

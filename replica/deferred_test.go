@@ -193,7 +193,7 @@ func TestDeferredReaders(t *testing.T) {
 					}
 				})
 			}
-			for range 150 {
+			for range size(40, 150) {
 				if _, err := db.ExecContext(t.Context(), "UPDATE t SET n=n+1"); err != nil {
 					t.Error(err)
 					break

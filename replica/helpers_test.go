@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,18 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-const patience = 90 * time.Second
+// patience is for how long tests wait for what must happen: other programs may need all processors.
+const patience = 4 * time.Minute
+
+var long = flag.Duration("long", 0, "how long TestChaos plays seeds, in the place of -seeds; other tests then have their full sizes")
+
+// size returns how much a test does: brief before a merge, full with -long.
+func size(brief, full int) int {
+	if *long > 0 {
+		return full
+	}
+	return brief
+}
 
 // cluster is some nodes in this process.
 type cluster struct {

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-var manyDatabases = flag.Int("databases", 200, "how many databases TestManyDatabases creates")
+var manyDatabases = flag.Int("databases", 60, "how many databases TestManyDatabases creates")
 
 // TestManyDatabases creates databases and uses a hundredth of them at a time. When they are
 // idle, they cost no goroutines and no bytes on the wire, and the number of descriptors is
@@ -215,9 +215,9 @@ func TestHotDatabase(t *testing.T) {
 	defer cancel()
 	var counts [cold + 1]atomic.Int64
 	var over sync.WaitGroup
-	write := func(i, size int) {
-		for counts[0].Load() < 300 {
-			if _, err := dbs[i].ExecContext(ctx, "INSERT INTO t VALUES(randomblob(?))", size); err != nil {
+	write := func(i, bytes int) {
+		for counts[0].Load() < int64(size(80, 300)) {
+			if _, err := dbs[i].ExecContext(ctx, "INSERT INTO t VALUES(randomblob(?))", bytes); err != nil {
 				t.Error(err)
 				cancel()
 				return

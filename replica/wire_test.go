@@ -141,22 +141,3 @@ func (p measuredPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *r
 	p.n.note(args)
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
-
-// TestRequestsAreBounded: a member that was away gets large entries in several requests.
-func TestRequestsAreBounded(t *testing.T) {
-	var most atomic.Int64
-	c := newCluster(t, 3, Options{around: func(n network) network { return measured{n, &most} }})
-	leader, away := c.leader(), c.followers()[0].ID()
-	db := open(t, leader, "db")
-	execAll(t, db, "CREATE TABLE t(x)")
-	c.judge()
-	c.stop(away)
-	for range 8 {
-		execAll(t, db, "INSERT INTO t VALUES(randomblob(3000000))")
-	}
-	c.start(away)
-	c.judge()
-	if size := most.Load(); size > 16<<20 {
-		t.Errorf("a request has %d bytes", size)
-	}
-}
