@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringside-io/ringside"
 )
@@ -125,7 +126,8 @@ func Make(t *Toolchain, cache string, o Options) (string, error) {
 	if err := os.MkdirAll(cache, 0o777); err != nil {
 		return "", fmt.Errorf("the overlay needs a directory: %w; set XDG_CACHE_HOME to a writable one", err)
 	}
-	temp, err := os.MkdirTemp(cache, "new")
+	removeOld(cache)
+	temp, err := os.MkdirTemp(cache, unfinished)
 	if err != nil {
 		return "", fmt.Errorf("the overlay needs a directory: %w; set XDG_CACHE_HOME to a writable one", err)
 	}
@@ -145,6 +147,20 @@ func Make(t *Toolchain, cache string, o Options) (string, error) {
 		}
 	}
 	return path, nil
+}
+
+// unfinished begins the names of directories in the making.
+const unfinished = "new"
+
+// removeOld removes what builds left that were killed more than a day ago.
+func removeOld(cache string) {
+	entries, _ := os.ReadDir(cache)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), unfinished) && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.RemoveAll(filepath.Join(cache, e.Name()))
+		}
+	}
 }
 
 // key names the overlay. Its source is part of the name, so that an overlay never outlives a change.

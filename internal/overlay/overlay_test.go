@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside"
 )
@@ -312,6 +313,12 @@ func TestMake(t *testing.T) {
 		t.Errorf("darwin: %v, %s", err, text)
 	}
 	cache := t.TempDir()
+	for name, age := range map[string]time.Duration{unfinished + "1": 25 * time.Hour, unfinished + "2": time.Hour} {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.Mkdir(filepath.Join(cache, name), 0o777), os.Chtimes(filepath.Join(cache, name), at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var paths [2]string
 	var wg sync.WaitGroup
 	for i := range paths {
@@ -319,8 +326,8 @@ func TestMake(t *testing.T) {
 	}
 	wg.Wait()
 	left, _ := os.ReadDir(cache)
-	if paths[0] == "" || paths[0] != paths[1] || len(left) != 1 {
-		t.Errorf("two at once: %q, left %v", paths, left)
+	if paths[0] == "" || paths[0] != paths[1] || len(left) != 2 || left[1].Name() != unfinished+"2" {
+		t.Errorf("two at once: %q, left %v, want the overlay and what a build may still write", paths, left)
 	}
 	write(t, filepath.Join(cache, "file"), "")
 	if _, err := Make(&other, filepath.Join(cache, "file"), Options{}); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME") {

@@ -13,7 +13,7 @@ import (
 var (
 	goOS = suite{
 		name: "os", pkgs: []string{"os"}, args: []string{"-test.short"},
-		judges: "ufile", limit: 2 * time.Minute, brief: allModes,
+		judges: "ufile", limit: 2 * time.Minute, brief: allModes, slow: "^TestRoot(Multi(Link|Rename)|Chtimes|Mkdir)$",
 	}
 	goNet = suite{
 		name: "net", pkgs: []string{"net"}, args: []string{"-test.short"},
@@ -77,7 +77,7 @@ var (
 	pebble = suite{
 		name: "pebble", module: "github.com/cockroachdb/pebble/v2@v2.1.7",
 		pkgs: []string{"./vfs", "./wal", "./record", "./objstorage/objstorageprovider", "./sstable"}, args: []string{"-test.short"},
-		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 2,
+		judges: "ufile", limit: 5 * time.Minute, brief: justRing, few: 1,
 	}
 	// The other packages keep their database in memory, and take hours on few processors.
 	pebbleDB = suite{

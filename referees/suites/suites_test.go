@@ -24,6 +24,7 @@ type suite struct {
 	limit  time.Duration
 	brief  []string // modes of a brief run, as in CI
 	few    int      // packages of a brief run, 0 for all
+	slow   string   // tests that a brief run leaves out
 }
 
 var (
@@ -48,6 +49,9 @@ func judge(t *testing.T, s suite) {
 		modes = s.brief
 		if s.few > 0 {
 			s.pkgs = s.pkgs[:s.few]
+		}
+		if s.slow != "" {
+			s.args = append(slices.Clip(s.args), "-test.skip="+s.slow)
 		}
 	}
 	if len(modes) == 0 {
@@ -156,6 +160,7 @@ func (b *binary) compare(mode string, std results, rows []*row) {
 	t := b.w.t
 	start := time.Now()
 	got := b.run(mode, "")
+	hung := b.hung()
 	var again []string
 	for try := 0; try < 2; try++ { // a failure caused by load is not a difference
 		missed := top(failed(std, got, mode, rows))
@@ -185,6 +190,9 @@ func (b *binary) compare(mode string, std results, rows []*row) {
 		b.w.suite.name, mode, b.pkg, passed, len(bad), expected, time.Since(start).Seconds())
 	if len(again) > 0 {
 		said += "; tried again: " + strings.Join(again, " ")
+	}
+	if hung != "" {
+		said += "; over the limit in " + hung
 	}
 	t.Log(said)
 	b.w.suite.count(passed, len(bad), expected)

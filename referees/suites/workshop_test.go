@@ -279,6 +279,13 @@ func (b *binary) said(test string) string {
 	return b.tail()
 }
 
+// hung returns the tests that ran when the last run came to its time limit.
+func (b *binary) hung() string {
+	_, list, _ := strings.Cut(b.whole, "\trunning tests:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	return strings.Join(strings.Fields(list), " ")
+}
+
 func (b *binary) tail() string { return tail(b.whole) }
 
 func tail(s string) string { return s[max(0, len(s)-4000):] }
