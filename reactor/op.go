@@ -45,6 +45,10 @@ var (
 	errNoBuffer = fmt.Errorf("reactor: the buffer group is missing or empty on the ring of this loop: "+
 		"provide buffers by uring.SQE.ProvideBuffers with Options.Loops 1, or use a uring.BufRing with a uring.Ring: %w",
 		syscall.ENOBUFS)
+	errNoBuffers = fmt.Errorf("reactor: its rings have no registered buffers: "+
+		"use the builder without Fixed, or register buffers with a uring.Ring: %w", syscall.EFAULT)
+	errNoSlots = fmt.Errorf("reactor: its rings have no registered files, so there is no slot for a new one: "+
+		"leave SetSlot out, or register files with a uring.Ring: %w", syscall.ENXIO)
 
 	errNoOp  = errors.New("reactor: no operation: the Op is nil")
 	errFlags = errors.New("reactor: an SQE with SQELink, SQEHardLink, SQEDrain or SQESkipSuccess needs a ring of its own: use uring.Ring")
@@ -89,8 +93,9 @@ type Result struct {
 	// Cause is the reason why the operation ended without a result of the kernel:
 	// ErrClosed, ErrFailed (see also ErrTaken), the cause of the context that ended, or
 	// an error in the Op. It wraps the errno in Res and names the remedy when an SQE names
-	// a registered file (EBADF) or a buffer group (ENOBUFS) that the ring lacks, and when
-	// there is no worker (ErrNoWorkers). Otherwise it is nil, also when Res is negative.
+	// what the ring lacks: a registered file (EBADF), a slot for one (ENXIO), a registered
+	// buffer (EFAULT) or a buffer group (ENOBUFS), and when there is no worker
+	// (ErrNoWorkers). Otherwise it is nil, also when Res is negative.
 	Cause error
 }
 
@@ -113,13 +118,41 @@ func (r Result) Errno() syscall.Errno {
 
 // explain adds to a failed result what the ring lacks for the operation.
 func (v *entry) explain() {
-	flags := v.op.SQE.Raw().Flags
+	raw := v.op.SQE.Raw()
 	switch errno := v.res.Errno(); {
-	case errno == syscall.EBADF && flags&uint8(uring.SQEFixedFile) != 0:
+	case errno == syscall.EBADF && raw.Flags&uint8(uring.SQEFixedFile) != 0:
 		v.res.Cause = errNoFiles
-	case errno == syscall.ENOBUFS && flags&uint8(uring.SQEBufferSelect) != 0:
+	case errno == syscall.ENOBUFS && raw.Flags&uint8(uring.SQEBufferSelect) != 0:
 		v.res.Cause = errNoBuffer
+	case errno == syscall.EFAULT && usesFixedBuffer(raw):
+		v.res.Cause = errNoBuffers
+	case errno == syscall.ENXIO && takesSlot(raw):
+		v.res.Cause = errNoSlots
 	}
+}
+
+// fixedBuffer is what SetFixedBuffer sets.
+var fixedBuffer = new(uring.SQE).SetFixedBuffer(0).Raw().Ioprio
+
+// usesFixedBuffer reports whether an SQE names a registered buffer.
+func usesFixedBuffer(raw *uring.RawSQE) bool {
+	switch uring.Op(raw.Opcode) {
+	case uring.OpReadFixed, uring.OpWriteFixed, uring.OpReadvFixed, uring.OpWritevFixed:
+		return true
+	case uring.OpSendZC, uring.OpSendMsgZC:
+		return raw.Ioprio&fixedBuffer != 0
+	}
+	return false
+}
+
+// takesSlot reports whether an SQE puts its result into, or removes it from, the table of
+// registered files.
+func takesSlot(raw *uring.RawSQE) bool {
+	switch uring.Op(raw.Opcode) {
+	case uring.OpOpenAt, uring.OpOpenAt2, uring.OpAccept, uring.OpSocket, uring.OpPipe, uring.OpClose:
+		return raw.FileIndex != 0
+	}
+	return false
 }
 
 // More reports whether a stream continues after this event.

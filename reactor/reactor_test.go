@@ -517,11 +517,21 @@ func TestMissingRegistrations(t *testing.T) {
 	file.Buf = make([]byte, 8)
 	file.SQE.Read(uring.FixedFd(3), file.Buf, 0)
 	group.SQE.Read(uring.Fd(rd), nil, 0).SetBufferGroup(7)
+	buffer, slot, empty := &Op{Buf: make([]byte, 8)}, new(Op), new(Op)
+	buffer.SQE.ReadFixed(uring.Fd(rd), buffer.Buf, 0, 3)
+	slot.SQE.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0).SetSlot(1)
+	empty.SQE.CloseDirect(1)
 	for _, test := range []struct {
 		op     *Op
 		errno  syscall.Errno
 		remedy string
-	}{{file, syscall.EBADF, "uring.Fd"}, {group, syscall.ENOBUFS, "ProvideBuffers"}} {
+	}{
+		{file, syscall.EBADF, "uring.Fd"},
+		{group, syscall.ENOBUFS, "ProvideBuffers"},
+		{buffer, syscall.EFAULT, "without Fixed"},
+		{slot, syscall.ENXIO, "SetSlot"},
+		{empty, syscall.ENXIO, "SetSlot"},
+	} {
 		res := r.Do(test.op)
 		if err := res.Err(); res.Errno() != test.errno || !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.remedy) {
 			t.Errorf("%v, errno %v; want %v and %q", err, res.Errno(), test.errno, test.remedy)
