@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
@@ -24,12 +26,47 @@ import (
 
 const tasksEnv = "RINGSIDE_TEST_TASK_LIMIT"
 
+// TestAtTheLimitOfTasksOfAUser is TestAtTheLimitOfTasks with RLIMIT_NPROC, which binds
+// ordinary users.
+func TestAtTheLimitOfTasksOfAUser(t *testing.T) {
+	ringtest.NeedRing(t)
+	id := 1<<20 + os.Getpid()
+	ringtest.NeedUser(t, id)
+	if !ringtest.InChild(t, nil) {
+		return
+	}
+	dir, err := os.MkdirTemp("", "ringside-tasks")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	atTheLimit(t, dir, "RLIMIT_NPROC", func() {
+		if err := ringtest.Become(id); err != nil {
+			t.Fatal(err)
+		}
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := uint64(len(tasks))
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestAtTheLimitOfTasks runs a process in a cgroup whose pids.max permits no more task.
 // io_uring cannot create worker threads there. Automatic mode does without, at once, and
 // Backend says why. ModeRing and reactor name the limit.
 func TestAtTheLimitOfTasks(t *testing.T) {
 	if dir := os.Getenv(tasksEnv); dir != "" {
-		atTheLimit(t, dir)
+		atTheLimit(t, dir, "pids.max", func() {
+			fmt.Println("ready")
+			_, _ = os.Stdin.Read(make([]byte, 1)) // until the limit is set
+		})
 		return
 	}
 	ringtest.NeedRing(t)
@@ -79,15 +116,15 @@ func TestAtTheLimitOfTasks(t *testing.T) {
 	}
 }
 
-func atTheLimit(t *testing.T, dir string) {
+// atTheLimit sets a limit and writes and syncs below it.
+func atTheLimit(t *testing.T, dir, limit string, set func()) {
 	// The runtime needs spare threads.
 	var wg sync.WaitGroup
 	for range 24 {
 		wg.Go(func() { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: 200e6}, nil) })
 	}
 	wg.Wait()
-	fmt.Println("ready")
-	_, _ = os.Stdin.Read(make([]byte, 1)) // until the limit is set
+	set()
 
 	begin := time.Now()
 	auto, err := ufile.NewSystem(ufile.Options{})
@@ -112,7 +149,7 @@ func atTheLimit(t *testing.T, dir string) {
 					failed++
 					t.Log(err)
 				}
-				if _, reason := auto.Backend(); strings.Contains(reason, "pids.max") {
+				if _, reason := auto.Backend(); strings.Contains(reason, limit) {
 					paused++
 				}
 				mu.Unlock()
@@ -137,22 +174,107 @@ func atTheLimit(t *testing.T, dir string) {
 	begin = time.Now()
 	var op reactor.Op
 	op.SQE.Fsync(uring.Fd(int(f.Fd())), false)
-	checkNoWorkers(t, "fsync", r.Do(&op).Err())
+	checkNoWorkers(t, limit, "fsync", r.Do(&op).Err())
 	path, err := uring.NewPath(f.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := reactor.Op{Keep: path}
 	open.SQE.UnlinkAt(uring.AtCWD, path, 0)
-	checkNoWorkers(t, "unlink", r.Do(&open).Err())
+	checkNoWorkers(t, limit, "unlink", r.Do(&open).Err())
 	t.Log("reactor:", time.Since(begin))
 }
 
-func checkNoWorkers(t *testing.T, what string, err error) {
+func checkNoWorkers(t *testing.T, limit, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, reactor.ErrNoWorkers) || !errors.Is(err, syscall.ECANCELED) || !strings.Contains(err.Error(), "pids.max") {
+	if !errors.Is(err, reactor.ErrNoWorkers) || !errors.Is(err, syscall.ECANCELED) || !strings.Contains(err.Error(), limit) {
 		t.Errorf("%s: %v, want the limit's name", what, err)
 	} else {
 		t.Log(what, err)
 	}
+}
+
+// TestManySystems reads through 120 Systems as a user who may lock little memory, or may have
+// few descriptors. ModeAuto always reads. ModeRing reads, or its error names the limit.
+// Promise: reactor/little-memory-few
+func TestManySystems(t *testing.T) {
+	ringtest.NeedRing(t)
+	id := 1<<20 + os.Getpid()
+	ringtest.NeedUser(t, id)
+	for _, limit := range []struct {
+		name   string
+		number int
+		value  uint64
+	}{{"RLIMIT_MEMLOCK", unix.RLIMIT_MEMLOCK, 64 << 10}, {"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 60}} {
+		t.Run(limit.name, func(t *testing.T) {
+			if !ringtest.InChild(t, nil) {
+				return
+			}
+			file, err := os.CreateTemp("", "ringside-many")
+			if err == nil {
+				err = errors.Join(os.Remove(file.Name()), file.Chmod(0o644), file.Truncate(64<<10))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if err := unix.Setrlimit(limit.number, &unix.Rlimit{Cur: limit.value, Max: limit.value}); err != nil {
+				t.Fatal(err)
+			}
+			if limit.number == unix.RLIMIT_MEMLOCK { // it does not bind root
+				if err := ringtest.Become(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
+			for _, mode := range []ufile.Mode{ufile.ModeRing, ufile.ModeAuto} {
+				t.Run(mode.String(), func(t *testing.T) { manySystems(t, path, mode, limit.name) })
+			}
+		})
+	}
+}
+
+// manySystems reads a file through 120 Systems whose files stay open.
+func manySystems(t *testing.T, path string, mode ufile.Mode, limit string) {
+	refused, named := 0, 0
+	for i := range 120 {
+		s, err := ufile.NewSystem(ufile.Options{Mode: mode})
+		if err == nil {
+			err = readBy(t, s, path)
+		}
+		if err != nil {
+			refused++
+		}
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), limit) && mode == ufile.ModeRing:
+			if named++; named == 1 {
+				t.Log(err)
+			}
+		case errors.Is(err, syscall.EMFILE) && strings.HasPrefix(err.Error(), "open "): // as package os
+		default:
+			t.Errorf("mode %v, System %d: %v", mode, i, err)
+		}
+	}
+	t.Logf("%v: %d of 120 refused, %d with the limit's name", mode, refused, named)
+	if limit == "RLIMIT_NOFILE" && mode == ufile.ModeRing && named == 0 {
+		t.Error("no ring was refused with 60 descriptors")
+	}
+}
+
+// readBy reads a file through the rings of a system, if it has some.
+func readBy(t *testing.T, s *ufile.System, path string) error {
+	f, err := s.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
+	if errors.Is(err, syscall.EINVAL) { // a tmpfs before Linux 6.6
+		f, err = s.Open(path)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = f.ReadAt(ufile.AlignedBuffer(4096), 0); err != nil {
+		f.Close()
+		return err
+	}
+	t.Cleanup(func() { f.Close() })
+	return nil
 }
