@@ -158,7 +158,8 @@ func (s *Server) enroll(ctx context.Context, nc net.Conn, o ConnOptions) (*Conn,
 // Dial connects to an address, like a zero net.Dialer, and enrolls the connection. It
 // blocks until the connection is established and the TLS handshake, if there is one, is
 // complete. If ctx ends before that, Dial returns an error. Dial must not be called from a
-// callback.
+// callback. Except with ModeNet it needs a second descriptor for a moment: it takes the
+// socket over from package net by a duplicate.
 func (s *Server) Dial(ctx context.Context, network, address string, o ConnOptions) (*Conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
