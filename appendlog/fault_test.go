@@ -344,29 +344,120 @@ func TestKillThenPowerCut(t *testing.T) {
 				t.Fatalf("killed after %d calls, the log cannot be used", calls)
 			}
 		}
-		_, err := s.disk.Run(powercut.Explore{Seed: 1, States: ringtest.Rounds(2000, 300), Check: func(st *powercut.State, _ string) error {
-			a, err := tryMem(after(st), o)
-			if err != nil {
-				return err
-			}
-			defer a.Close()
-			found := map[string]bool{}
-			for r, err := range a.Records(Position{}) {
-				if err != nil {
-					return err
-				}
-				found[string(r.Data)] = true
-			}
-			for d := range st.Acked {
-				if !found[d] {
-					return fmt.Errorf("%s was acknowledged and is not there", d)
-				}
-			}
-			return nil
-		}})
+		_, err := s.disk.Run(powercut.Explore{Seed: 1, States: ringtest.Rounds(2000, 300), Check: hasAcked(o)})
 		if err != nil {
 			t.Errorf("killed after %d calls: %v", calls, err)
 		}
+	}
+}
+
+// TestFailedDisk lets each write and each sync fail once, as after an error of the disk: the
+// kernel counts the pages as written. The log is closed or its process dies, it is opened
+// again, more records are acknowledged, and then the power is cut, at any moment. Every
+// record that was acknowledged, before or after the failure, is there.
+// Promise: appendlog/failed-disk-reopened
+func TestFailedDisk(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	for _, mode := range []SyncMode{SyncData, SyncNone} {
+		for _, closes := range []bool{true, false} {
+			name := mode.String() + map[bool]string{true: "-closed", false: "-killed"}[closes]
+			t.Run(name, func(t *testing.T) {
+				failed := map[string]int{}
+				for nth, hit := 0, "?"; hit != "" && !t.Failed(); nth++ {
+					hit = failedDisk(t, mode, closes, nth)
+					failed[hit]++
+				}
+				t.Log(failed)
+			})
+		}
+	}
+}
+
+// failedDisk runs four lives of a log, in which one call fails. It returns the operation of
+// that call, "" if there are not so many.
+func failedDisk(t *testing.T, mode SyncMode, closes bool, nth int) (hit string) {
+	t.Helper()
+	o := Options{SegmentSize: 4096, Ahead: 4096, Sync: mode, Logger: slog.New(slog.DiscardHandler)}
+	s := newMemStore()
+	fault := func(c memCall) memFault {
+		switch c.op {
+		case "write", "mark write", "sync", "mark sync", "dirsync", "truncate":
+		default:
+			return memFault{}
+		}
+		if nth--; nth != -1 {
+			return memFault{}
+		}
+		hit = c.op
+		if c.op == "mark write" { // inside a sector: all of it or nothing
+			c.data = 0
+		}
+		return memFault{err: syscall.EIO, written: c.data / 2, lost: true}
+	}
+	from := 0
+	for life := range 4 {
+		s.fault = fault
+		failedLife(t, s, o, life, closes)
+		if hit != "" && from == 0 {
+			from = len(s.disk.Ops)
+		}
+		s = s.restart()
+	}
+	if hit == "" {
+		return ""
+	}
+	e := powercut.Explore{Seed: rand.Uint64(), States: 100, From: from, Check: hasAcked(o), Every: ringtest.Rounds(1, 4)}
+	if _, err := s.disk.Run(e); err != nil {
+		t.Errorf("a %s failed: %v", hit, err)
+	}
+	return hit
+}
+
+// failedLife opens a log and appends until an append fails.
+func failedLife(t *testing.T, s *memStore, o Options, life int, closes bool) {
+	t.Helper()
+	a, err := tryMem(s, o)
+	for i := 0; err == nil && i < 4; i++ {
+		d := fmt.Sprint(life, " ", i)
+		if _, err = a.Append([]byte(d)); err == nil && o.Sync == SyncNone {
+			err = a.Sync()
+		}
+		if err == nil {
+			s.ask(powercut.Op{Kind: powercut.Ack, Name: d, Off: 1})
+		}
+		if err == nil && i == 1 {
+			err = a.Rotate()
+		}
+	}
+	if err != nil && !errors.Is(err, syscall.EIO) {
+		t.Errorf("life %d: %v", life, err)
+	}
+	if a != nil && closes {
+		a.Close()
+	}
+}
+
+// hasAcked returns a check that opens a log: it has the records that were acknowledged.
+func hasAcked(o Options) func(*powercut.State, string) error {
+	return func(st *powercut.State, _ string) error {
+		a, err := tryMem(after(st), o)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		found := map[string]bool{}
+		for r, err := range a.Records(Position{}) {
+			if err != nil {
+				return err
+			}
+			found[string(r.Data)] = true
+		}
+		for d := range st.Acked {
+			if !found[d] {
+				return fmt.Errorf("%s was acknowledged and is not there", d)
+			}
+		}
+		return nil
 	}
 }
 

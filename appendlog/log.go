@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/groupcommit"
+	"github.com/ringside-io/ringside/internal/loghook"
 )
 
 // SyncMode selects what a [Log] does before an append returns.
@@ -197,6 +198,9 @@ func Open(dir string, o Options) (*Log, error) {
 	if err := st.lockOld(o.Prefix + lockSuffix); err != nil {
 		st.Close()
 		return nil, err
+	}
+	if loghook.Wrap != nil {
+		return openLog(loghook.Wrap(st), o)
 	}
 	return openLog(st, o)
 }

@@ -13,39 +13,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/loghook"
 	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// segmentFile is a file of a log. Tests use implementations that fail or lose power.
-type segmentFile interface {
-	io.ReaderAt
-	io.WriterAt
-	io.Closer
-	Size() (int64, error)
-	Truncate(size int64) error
-	// Sync makes the content of the file durable; if full is set, its times as well.
-	Sync(full bool) error
-	// TryLock locks the file against other open file descriptions of it until Close. It
-	// returns false if another one has the lock.
-	TryLock() (bool, error)
-	// Check returns an error if the file's name no longer refers to this file.
-	Check() error
-}
-
-// segmentStore is the directory of a log.
-type segmentStore interface {
-	List() ([]string, error)
-	// Create creates a file, or truncates an existing one.
-	Create(name string) (segmentFile, error)
-	Open(name string, write bool) (segmentFile, error)
-	Rename(from, to string) error
-	Remove(name string) error
-	// Sync makes created, renamed and removed files durable.
-	Sync() error
-	// Path returns the name for messages.
-	Path(name string) string
-	Close() error
-}
+type (
+	segmentFile  = loghook.File
+	segmentStore = loghook.Store
+)
 
 // ErrInUse is returned by Open if the log is already open, in this process or in another
 // one.

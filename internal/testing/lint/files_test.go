@@ -218,6 +218,7 @@ func (i exportImporter) Import(path string) (*types.Package, error) {
 var smallFiles = map[string]int{
 	"features":          1,
 	"internal/ringloop": 2,
+	"internal/loghook":  1,
 	"internal/ringhook": 1,
 	"internal/sys":      3,
 	"reactor":           1,

@@ -12,7 +12,8 @@ import (
 // Recorder records the changes to the files of one directory, which must be empty at
 // the beginning. Its methods may be called concurrently.
 type Recorder struct {
-	dir string
+	dir    string
+	faults faults
 
 	mu    sync.Mutex
 	trace Trace

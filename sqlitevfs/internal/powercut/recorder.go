@@ -14,15 +14,12 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
-// Recorder records the changes to the files of one directory. [Recorder.FailAt] makes one of them fail.
-type Recorder struct {
-	*powercut.Recorder
-	faults faults
-}
+// Recorder records the changes to the files of one directory.
+type Recorder struct{ *powercut.Recorder }
 
 // NewRecorder records the changes in an empty directory.
 func NewRecorder(dir string) *Recorder {
-	return &Recorder{Recorder: powercut.NewRecorder(dir), faults: faults{nth: -1}}
+	return &Recorder{powercut.NewRecorder(dir)}
 }
 
 // SyncDir makes the entries of a directory durable.
@@ -94,7 +91,7 @@ func (f *recordedFile) WriteAt(p []byte, off int64) (int, error) {
 		return n, err
 	}
 	begin := f.r.Note(powercut.Op{Kind: powercut.Write, File: f.number, Off: off, Data: bytes.Clone(p), Through: true})
-	if err := f.r.faults.call("write", f.r.name(f.number)); err != nil {
+	if err := f.r.Fault("write", f.number); err != nil {
 		return 0, err // it is not known what the disk has
 	}
 	n, err := f.File.WriteAt(p, off)

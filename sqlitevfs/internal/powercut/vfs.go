@@ -89,7 +89,7 @@ func (f *vfsFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.p.gone(); err != nil {
 		return 0, err
 	}
-	if err := f.r.faults.call("write", f.r.name(f.number)); err != nil {
+	if err := f.r.Fault("write", f.number); err != nil {
 		return 0, err
 	}
 	n, err := f.File.WriteAt(p, off)
