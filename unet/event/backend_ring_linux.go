@@ -734,7 +734,7 @@ func (l *ringLoop) receive(c *Conn) {
 // pollEnd polls for the end of the stream beside a multishot receive, which may miss it:
 // the kernel takes the last bytes, finds that the socket holds no more, waits, and does not
 // check whether the connection has ended meanwhile
-// (docs/kernel-reports/multishot-receive-end.md, TestEndAfterData).
+// (results/kernel-reports/multishot-receive-end.md, TestEndAfterData).
 func (l *ringLoop) pollEnd(c *Conn) {
 	if k := &c.bstate; !k.endArmed {
 		k.endArmed = true
