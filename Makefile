@@ -147,6 +147,7 @@ chaos: ## the tests of ./replica in their full sizes, and seeds of faults on thr
 	$(GO) test -count=1 -timeout 0 ./replica -long $(CHAOS)
 
 .PHONY: nightly
+nightly: export RINGSIDE_LONG ?= 1
 nightly: ## what is too long for each change, and what a release needs
 	$(MAKE) test RACED='$$($(GO) list work)' PLAIN=./cmd/ringside
 	$(MAKE) lint cross bench-once peers

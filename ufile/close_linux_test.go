@@ -22,10 +22,7 @@ import (
 // to them.
 func TestClosedWithOperationsInFlight(t *testing.T) {
 	rounds := ringtest.Rounds(3, 1)
-	size := 1 << 20
-	if testing.Short() {
-		size >>= 2
-	}
+	size := ringtest.Rounds(1<<20, 1<<18)
 	dir := t.TempDir()
 	mine, other := filepath.Join(dir, "mine"), filepath.Join(dir, "other")
 	ours, theirs := bytes.Repeat([]byte("m"), size), bytes.Repeat([]byte("o"), size)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/features"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/ufile/ufiletest"
@@ -35,6 +36,9 @@ func TestSuite(t *testing.T) {
 		}
 		if testing.Short() && !strings.HasSuffix(t.Name(), once) {
 			t.Skip("runs the suite again, with system calls as os.File makes them: not with -short")
+		}
+		if !ringtest.Long() && strings.HasSuffix(t.Name(), "/plain") {
+			t.Skip("makes the calls of the mode auto: only with RINGSIDE_LONG=1")
 		}
 		ufiletest.Run(t, opener(s))
 	})

@@ -30,7 +30,7 @@ func closeUnderReads(t *testing.T, s suite, flag int, buffer func(n int) []byte)
 	for i := range bufs {
 		bufs[i] = buffer(4096)
 	}
-	for range rounds(150, 30) {
+	for range rounds(60, 30) {
 		f := s.openFile(t, first, os.O_RDONLY|flag)
 		use := func(g int) bool {
 			p := bufs[g]
@@ -55,7 +55,7 @@ func closeUnderReads(t *testing.T, s suite, flag int, buffer func(n int) []byte)
 // second file.
 func closeUnderWriteAt(t *testing.T, s suite) {
 	first, second := file(t, "first", 0, 0), file(t, "second", 4096, 2)
-	for range rounds(150, 30) {
+	for range rounds(60, 30) {
 		f := s.openFile(t, first, os.O_RDWR)
 		use := func(g int) bool {
 			p := [64]byte{}

@@ -135,7 +135,7 @@ func concurrentTruncate(t *testing.T, s suite) {
 			}
 		})
 	}
-	for range rounds(100, 20) {
+	for range rounds(50, 20) {
 		for _, to := range []int64{size / 3, 0, size / 2} {
 			if err := w.Truncate(to); err != nil {
 				t.Error(err)

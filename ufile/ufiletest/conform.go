@@ -13,7 +13,7 @@ import (
 
 // conformReader runs the standard library's checks of readers.
 func conformReader(t *testing.T, s suite) {
-	for _, size := range []int{0, 1, rounds(1000, 300), rounds(70000, 9000)} {
+	for _, size := range []int{0, 1, rounds(1000, 300), rounds(30000, 9000)} {
 		f := s.openFile(t, file(t, "file", size, 1), os.O_RDONLY)
 		if err := iotest.TestReader(f, pattern(size, 1)); err != nil {
 			t.Errorf("%d bytes: %v", size, err)

@@ -120,7 +120,7 @@ func directMisaligned(c *script) {
 func directConcurrent(t *testing.T, s suite) {
 	needDirect(t)
 	const blocks = 8
-	goroutines := rounds(64, 24)
+	goroutines := rounds(40, 24)
 	path := file(t, "file", goroutines*blocks*block, 0)
 	f := s.openFile(t, path, os.O_RDWR|syscall.O_DIRECT)
 	memory := aligned(t, 2*goroutines*block)

@@ -220,6 +220,7 @@ func TestBlockingHoldsNoBuffer(t *testing.T) {
 		h.OnOpen = func(c *Conn) { conns <- c; open(c) }
 		s := start(t, h, o)
 		peer := dial(t, s)
+		_ = peer.(*net.TCPConn).SetReadBuffer(64 << 10) // few bytes fill the sockets
 		c := receive(t, "OnOpen", conns)
 		held := func() (n int) {
 			done := make(chan struct{})
@@ -227,7 +228,7 @@ func TestBlockingHoldsNoBuffer(t *testing.T) {
 			receive(t, "end of Post", done)
 			return n
 		}
-		p := random(32<<20, 1)
+		p := random(8<<20, 1)
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write(p); sent <- err }()
 		await(t, "responses are pending", func() bool { return c.Pending() >= o.WriteLimit/2 })

@@ -34,8 +34,8 @@ func overModes(t *testing.T, test func(t *testing.T, o Options)) {
 		{"net", Options{Mode: ModeNet}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			if testing.Short() && m.name == "epoll-loops" {
-				t.Skip("makes the same system calls as the other modes: not with -short")
+			if !ringtest.Long() && m.name == "epoll-loops" {
+				t.Skip("makes the same system calls as the other modes: only with RINGSIDE_LONG=1")
 			}
 			switch m.o.Mode {
 			case ModeRing:

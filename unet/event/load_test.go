@@ -29,7 +29,7 @@ func TestManyConnections(t *testing.T) {
 		case testing.Short():
 			total = 300
 		case raceEnabled:
-			total = 1500
+			total = ringtest.Rounds(1500, 600)
 		}
 		const workers = 4
 		s := start(t, echoes(), o)

@@ -227,7 +227,7 @@ func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int6
 // Promise: unet/event/shutdown-loses-data
 func TestShutdownWhilePeersSend(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		for range ringtest.Rounds(4, 2) {
+		for range ringtest.Rounds(4, 1) {
 			h, opened := goesOn(t, 4<<20, false)
 			s := start(t, h, o)
 			var wg sync.WaitGroup

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestStress exchanges random bytes on many connections while handlers stall, timers are
@@ -49,6 +51,8 @@ func stress(t *testing.T, o Options, long time.Duration) {
 		clients = 300
 	case testing.Short():
 		clients, rounds = 12, 1
+	case !ringtest.Long():
+		rounds = 1
 	}
 	o.WriteLimit, o.BufferSize, o.Buffers = 10_000, 1000, 16
 	b := &busyServer{t: t}
@@ -271,10 +275,7 @@ func readSlowly(c *net.TCPConn, n int, breaks bool, r *rand.Rand) (got []byte, e
 func TestThreadsThatExit(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		const conns, size = 8, 8
-		threads := 300
-		if testing.Short() {
-			threads = 30
-		}
+		threads := ringtest.Rounds(300, 60)
 		h := echoes()
 		opened := make(chan *Conn, conns)
 		h.OnOpen = func(c *Conn) { opened <- c }

@@ -624,6 +624,7 @@ func sweptAbortBoth(o Options) func(*faultsweep.Trial) {
 				return
 			}
 			defer c.Close()
+			_ = c.(*net.TCPConn).SetReadBuffer(64 << 10) // few bytes fill the sockets
 			_, _ = c.Write([]byte("x"))
 			if _, err := c.Read(make([]byte, 1)); err != nil { // the server sends
 				s.lost("read", err)

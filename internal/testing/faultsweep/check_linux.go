@@ -56,7 +56,7 @@ func CheckSimulated(t *testing.T, ops []Operation) {
 
 func check(t *testing.T, ops []Operation, brief bool) {
 	t.Helper()
-	r := Sweep(ops, Options{Brief: brief, All: *all && !brief})
+	r := Sweep(ops, Options{Brief: brief, All: *all && !brief, Long: ringtest.Long()})
 	t.Logf("%v\n%s", r, strings.Join(r.Lines, "\n"))
 	for _, p := range r.Problems {
 		t.Error(p)

@@ -153,7 +153,7 @@ func TestCounts(t *testing.T) {
 				failed = append(failed, i)
 			}
 		}
-	}, Instead: map[string][]Choice{"eventfd": Fails(syscall.EMFILE)}}}, Options{})
+	}, Instead: map[string][]Choice{"eventfd": Fails(syscall.EMFILE)}}}, Options{Long: true})
 	if want := []int{0, 0, 1, 2, 1, 1, 2, 2, 2}; len(r.Problems) != 0 || r.Runs != 8 || r.Faults != len(want) || len(failed) != len(want) {
 		t.Errorf("%v: %v, want %v; %v", r, failed, want, r.Problems)
 	}

@@ -46,6 +46,7 @@ type Operation struct {
 type Options struct {
 	Brief    bool          // the first answer of each kind, once
 	All      bool          // regardless of Most and Opened
+	Long     bool          // more than the first two answers of each kind
 	Patience time.Duration // for a run, 0 for [Patience]
 }
 
@@ -118,6 +119,10 @@ func (r *Report) sweep(op *Operation, o Options) bool {
 // fail, because different operations are in flight each time.
 const mostAtSyscalls, entersAtSyscalls = 2, 6
 
+// mostBriefly and stormsBriefly limit a sweep that is not long. The rest is for other answers
+// of the same kinds.
+const mostBriefly, stormsBriefly = 2, 2
+
 // warm runs an operation without faults, first on the kernel's rings, so that package
 // features probes the real kernel. Of the run, only goroutines must end.
 func (r *Report) warm(op *Operation, o Options) bool {
@@ -153,13 +158,16 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 		case op.Most > 0:
 			n = min(n, op.Most)
 		}
+		if !o.Long && !o.All {
+			n = min(n, mostBriefly) // all choices fail twice in turn, and many times in a row
+		}
 		if o.Brief {
 			n, ways = 1, ways[:1]
 		}
 		for nth := 1; nth <= n; nth++ {
 			for _, c := range choices {
 				for _, again := range ways {
-					if again && op.atSyscalls && nth > 1 && !o.All {
+					if again && nth > 1 && !o.All && (op.atSyscalls || !o.Long) {
 						continue
 					}
 					ps = append(ps, plan{kind: kind, nth: nth, choice: c, times: times(kind, c, again)})
@@ -182,6 +190,8 @@ func (op *Operation) storms(o Options) (ps []plan) {
 		return nil
 	case o.All:
 		n *= 50
+	case !o.Long:
+		n = stormsBriefly
 	}
 	for seed := range n {
 		ps = append(ps, plan{seed: uint64(seed + 1), choice: Choice{Passing: true}})

@@ -2,13 +2,19 @@
 
 package ringtest
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
-// Rounds returns how often a test repeats an operation, or how much it moves: full, or
-// brief with -short, which the lanes on emulated machines set.
+// Long reports whether RINGSIDE_LONG asks for the tests' full size, as `make nightly` does.
+func Long() bool { return os.Getenv("RINGSIDE_LONG") != "" && !testing.Short() }
+
+// Rounds returns how often a test repeats an operation, or how much it moves: full for
+// [Long] tests, otherwise brief, which must be enough to judge.
 func Rounds(full, brief int) int {
-	if testing.Short() {
-		return brief
+	if Long() {
+		return full
 	}
-	return full
+	return brief
 }
