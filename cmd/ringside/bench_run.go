@@ -153,7 +153,7 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet, tables bool, runErr er
 	if quiet || runErr != nil && len(run.Cells) == 0 {
 		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
-	style := report.Style{Color: wantColor(out)}
+	style := report.Style{Color: wantColor(out), Width: screenWidth(out)}
 	if runErr != nil {
 		fmt.Fprintf(out, "INCOMPLETE: the run ended early; these are the cells measured until then.\n\n")
 	}

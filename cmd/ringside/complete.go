@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,6 +75,30 @@ func completeArgs(cmd *cobra.Command) cobra.CompletionFunc {
 			return []string{"json"}, cobra.ShellCompDirectiveFilterFileExt
 		}
 		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+}
+
+// escaped is a word that the completion script of bash escapes for the shell.
+var escaped = regexp.MustCompile(`\$\((printf "%q" "[^"]+")\)|<\((printf "%q\\n" "[^"]+")\)`)
+
+// keepCommas makes the completion script of bash write commas as they are typed: its printf escapes them.
+func keepCommas(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	must(err)
+	bash.RunE = func(cmd *cobra.Command, _ []string) error {
+		plain, err := cmd.Flags().GetBool("no-descriptions")
+		if err != nil {
+			return err
+		}
+		var script bytes.Buffer
+		if err := root.GenBashCompletionV2(&script, !plain); err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(escaped.ReplaceAllFunc(script.Bytes(), func(b []byte) []byte {
+			return append(b[:len(b)-1:len(b)-1], ` | sed 's/\\,/,/g')`...)
+		}))
+		return err
 	}
 }
 

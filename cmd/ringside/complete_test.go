@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -84,5 +85,25 @@ func TestWordsAreInTheHelp(t *testing.T) {
 	visit(newRootCmd(io.Discard, io.Discard))
 	if seen < 30 {
 		t.Errorf("only %d words were found", seen)
+	}
+}
+
+// TestCompletionKeepsCommas checks that the script of bash escapes no commas, and that bash accepts it.
+func TestCompletionKeepsCommas(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"completion", "bash"}, &out, &errs); code != exitOK {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	if n := strings.Count(out.String(), ` | sed 's/\\,/,/g')`); n != 6 {
+		t.Errorf("%d of 6 words keep their commas", n)
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("needs bash")
+	}
+	cmd := exec.CommandContext(t.Context(), bash, "-n")
+	cmd.Stdin = &out
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
 	}
 }

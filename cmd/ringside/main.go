@@ -137,6 +137,7 @@ func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	completeRest(root)
+	keepCommas(root)
 	return root
 }
 

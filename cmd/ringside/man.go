@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // newManCmd returns "ringside man".
@@ -28,17 +31,51 @@ func newManCmd() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return unusable(err)
 			}
-			header := &doc.GenManHeader{Title: "RINGSIDE", Section: "1", Source: "ringside", Manual: "ringside"}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			describe(root)
-			if err := doc.GenManTree(root, header, args[0]); err != nil {
+			if err := writePages(root, args[0]); err != nil {
 				return unusable(err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "ringside: manual pages are in %s\n", args[0])
 			return nil
 		},
 	}
+}
+
+// writePages writes the pages of a command and of those below it.
+func writePages(cmd *cobra.Command, dir string) error {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			if err := writePages(c, dir); err != nil {
+				return err
+			}
+		}
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	var page bytes.Buffer
+	header := &doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Source: "ringside", Manual: "ringside"}
+	if err := doc.GenMan(cmd, header, &page); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name+".1"), asTyped(cmd, page.Bytes()), 0o644) //nolint:gosec // every user reads it
+}
+
+// manFlag is a flag with its default in a manual page.
+var manFlag = regexp.MustCompile(`(?m)\\fB--([a-z-]+)\\fP(\[=.*?\]|=.*)$`)
+
+// asTyped changes the flags of a page to what a user types: --json file instead of --json="".
+func asTyped(cmd *cobra.Command, page []byte) []byte {
+	return manFlag.ReplaceAllFunc(page, func(b []byte) []byte {
+		name := manFlag.FindSubmatch(b)[1]
+		typed := fmt.Appendf(nil, `\fB--%s\fP`, name)
+		if f := cmd.Flag(string(name)); f != nil {
+			if placeholder, _ := pflag.UnquoteUsage(f); placeholder != "" {
+				typed = fmt.Appendf(typed, ` \fI%s\fP`, placeholder)
+			}
+		}
+		return typed
+	})
 }
 
 // manItem is a line of a command's description that begins an item of a list.

@@ -23,6 +23,15 @@ func TestMan(t *testing.T) {
 			t.Errorf("%s: %v, %.80q", name, err, b)
 		}
 	}
+	bench, err := os.ReadFile(filepath.Join(dir, "ringside-bench.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`.TH "RINGSIDE-BENCH" "1"`, "\n\\fB--json\\fP \\fIfile\\fP\n", "\n\\fB--full\\fP\n"} {
+		if !bytes.Contains(bench, []byte(want)) {
+			t.Errorf("no %q in the page of bench", want)
+		}
+	}
 	// Lists: each item is a tagged paragraph, and no line is broken before the terminal's
 	// width.
 	b, err := os.ReadFile(filepath.Join(dir, "ringside-bench-net.1"))

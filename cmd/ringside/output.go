@@ -125,6 +125,27 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
+// screenWidth returns the number of columns of a terminal, and 0 for other outputs.
+func screenWidth(w io.Writer) int {
+	width, _ := screenSize(w)
+	return width
+}
+
+// screenSize returns the columns and lines of a terminal, and zeros for other outputs.
+func screenSize(w io.Writer) (columns, lines int) {
+	if !isTerminal(w) {
+		return 0, 0
+	}
+	if out, ok := w.(*cli.Output); ok {
+		w = out.Unwrap()
+	}
+	columns, lines, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return columns, lines
+}
+
 // wantColor reports whether w may have colours. It follows the NO_COLOR convention. Files and pipes
 // never have colours.
 func wantColor(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }

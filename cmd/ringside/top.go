@@ -281,11 +281,33 @@ func (v *vars) watch(ctx context.Context, out io.Writer, every time.Duration, co
 		}
 		fmt.Fprintf(&view, "%s  %s\n\n", v.url, now.at.Format(time.TimeOnly))
 		now.print(&view, before, all)
-		if _, err := out.Write(view.Bytes()); err != nil || n == count {
+		text := view.Bytes()
+		if screen {
+			columns, lines := screenSize(out)
+			text = fit(text, columns, lines)
+		}
+		if _, err := out.Write(text); err != nil || n == count {
 			return err
 		}
 		before = now
 	}
+}
+
+// fit cuts a view to the columns and lines of the terminal, and says how many lines are missing.
+func fit(view []byte, columns, height int) []byte {
+	if columns == 0 {
+		return view
+	}
+	lines := strings.Split(strings.TrimSuffix(string(view), "\n"), "\n")
+	if n := len(lines) - (height - 1); n > 0 && height > 2 {
+		lines = append(lines[:height-2], fmt.Sprintf("%d more lines: --count 1 shows all", n+1))
+	}
+	for i, line := range lines {
+		if r := []rune(line); len(r) > columns && i > 0 { // the first one begins with control sequences
+			lines[i] = string(r[:columns-1]) + "…"
+		}
+	}
+	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
 // printable returns text of another program for one line of a terminal: control characters, which

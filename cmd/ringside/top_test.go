@@ -158,3 +158,22 @@ func TestListener(t *testing.T) {
 		}
 	}
 }
+
+// TestTopFitsTheTerminal checks that a view has no line that is too long, and says what it leaves out.
+func TestTopFitsTheTerminal(t *testing.T) {
+	view := "http://localhost  12:00:00\n" + strings.Repeat(strings.Repeat("ä", 70)+"\n", 50)
+	for _, columns := range []int{60, 80} {
+		lines := strings.Split(strings.TrimSuffix(string(fit([]byte(view), columns, 24)), "\n"), "\n")
+		if len(lines) != 23 || lines[22] != "29 more lines: --count 1 shows all" {
+			t.Errorf("%d columns: %d lines, the last %q", columns, len(lines), lines[len(lines)-1])
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > columns {
+				t.Errorf("a line has %d of %d columns: %q", n, columns, line)
+			}
+		}
+	}
+	if all := fit([]byte(view), 0, 0); string(all) != view {
+		t.Error("a view was cut without a terminal")
+	}
+}

@@ -4,6 +4,8 @@ package htmlreport
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -117,7 +119,23 @@ func axisOf(run *report.Run, c report.Cell) (param, unit string, ok bool) {
 	return "", "", false
 }
 
-// engines returns the engines of the cells, in order.
+// mostEngines is how many engines a figure shows. The tables have all.
+const mostEngines = 4
+
+// shown returns the engines of the figures: the baseline, ringside's, then others, in their order.
+func shown(engines []string) []string {
+	if len(engines) <= mostEngines {
+		return engines
+	}
+	rest := slices.Clone(engines[1:])
+	slices.SortStableFunc(rest, func(a, b string) int {
+		foreign := func(e string) int { return 1 - min(1, strings.Count(e, "ringside")) }
+		return cmp.Compare(foreign(a), foreign(b))
+	})
+	return append([]string{engines[0]}, rest[:mostEngines-1]...)
+}
+
+// engines returns the shown engines of the cells.
 func (g group) engines() []string {
 	var out []string
 	seen := map[string]bool{}
@@ -129,7 +147,7 @@ func (g group) engines() []string {
 			}
 		}
 	}
-	return out
+	return shown(out)
 }
 
 // summary returns an engine's metric in a cell.

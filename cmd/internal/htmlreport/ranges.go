@@ -33,7 +33,9 @@ type rangeRow struct {
 	Name  string
 	Text  string
 	Range string // may be empty
-	Marks []mark
+	// Samples are the ratios of which the range is made; may be empty.
+	Samples string
+	Marks   []mark
 }
 
 // mark is a median with its range, in percent of the axis.
@@ -103,8 +105,13 @@ func ratioFigure(claims []numbered) []figure {
 	r := &ranges{What: "work", Axis: "rate, times that of " + claims[0].Instead, Value: "ratio (95 % interval)", Ticks: axis.ticks(times), Zero: axis.place(1)}
 	for _, c := range claims {
 		class := map[string]string{report.Gain: "yes", report.Loss: "no"}[c.Kind]
+		var samples []string
+		for _, ratio := range c.Rate.Starts {
+			samples = append(samples, fmt.Sprintf("%.2f", ratio))
+		}
 		r.Rows = append(r.Rows, rangeRow{
-			ID: fmt.Sprintf("%s-%d", c.Suite, c.n), Name: c.Point, Marks: []mark{axis.mark(bounds(c.Rate), 0, class)},
+			Samples: strings.Join(samples, ", "),
+			ID:      fmt.Sprintf("%s-%d", c.Suite, c.n), Name: c.Point, Marks: []mark{axis.mark(bounds(c.Rate), 0, class)},
 			Text: fmt.Sprintf("%.2fx", c.Rate.Ratio), Range: fmt.Sprintf("%.2f–%.2f", c.Rate.Low, c.Rate.High),
 		})
 	}
@@ -190,8 +197,9 @@ func latencyFigure(g group) []figure {
 	metrics := []struct{ metric, name string }{{measure.P50Us, "p50"}, {measure.P99Us, "p99"}, {measure.MaxUs, "largest"}}
 	axis := logAxis{}
 	var engines []string
-	for _, s := range g.cells[last].Series {
-		all := true
+	for _, name := range g.engines() {
+		s, ok := g.cells[last].Find(name)
+		all := ok
 		for _, m := range metrics {
 			sum, ok := s.Summary(m.metric)
 			if all = all && ok && sum.Min > 0; all {

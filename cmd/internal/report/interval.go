@@ -45,6 +45,8 @@ type Interval struct {
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
+	// Starts are the ratios of the starts, in their order.
+	Starts []float64 `json:"-"`
 
 	chance float64 // of such a ratio if the true one lies within nullWidth of 1
 }
@@ -175,6 +177,9 @@ func (e estimate) interval(prior float64) Interval {
 	}
 	deviation := math.Sqrt(max(v, e.within) / e.kept)
 	i := Interval{Ratio: math.Exp(e.mean), chance: 1}
+	for _, v := range e.values {
+		i.Starts = append(i.Starts, math.Exp(v))
+	}
 	if len(e.values) < minStarts || df < 1 {
 		return i // without an interval
 	}

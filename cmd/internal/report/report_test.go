@@ -329,3 +329,21 @@ func TestFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestTablesFitTheTerminal checks that a table is written in parts if the terminal is narrow.
+func TestTablesFitTheTerminal(t *testing.T) {
+	for _, width := range []int{60, 80} {
+		var b strings.Builder
+		if err := netExample(5).WriteTable(&b, Style{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("a line has %d of %d columns: %q", n, width, line)
+			}
+		}
+		if n := strings.Count(b.String(), "vs std"); n < 2 {
+			t.Errorf("%d columns compare:\n%s", n, &b)
+		}
+	}
+}

@@ -91,6 +91,8 @@ var without = map[string][]string{
 type Style struct {
 	// Color allows ANSI escape sequences.
 	Color bool
+	// Width is that of the terminal; 0 means no limit. Tables that are wider are written in parts.
+	Width int
 }
 
 // These are the colours of [Style.Paint].
@@ -121,6 +123,8 @@ func (t *table) add(colors map[int]string, cells ...string) {
 	t.colors = append(t.colors, colors)
 }
 
+// write writes the table: if it is wider than the terminal, several columns at a time, each time with the
+// first.
 func (t *table) write(w *strings.Builder, style Style) {
 	widths := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {
@@ -128,15 +132,32 @@ func (t *table) write(w *strings.Builder, style Style) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	for from := 1; from < len(widths); {
+		to, used := from, widths[0]
+		for to < len(widths) && (to == from || style.Width == 0 || used+2+widths[to] <= style.Width) {
+			used += 2 + widths[to]
+			to++
+		}
+		if from > 1 {
+			w.WriteString("\n")
+		}
+		t.part(w, style, widths, from, to)
+		from = to
+	}
+}
+
+// part writes the first column and the columns in [from, to).
+func (t *table) part(w *strings.Builder, style Style, widths []int, from, to int) {
 	for n, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
+			switch {
+			case i == 0:
 				line.WriteString(cell + pad)
-				continue
+			case i >= from && i < to:
+				line.WriteString("  " + pad + style.Paint(t.colors[n][i], cell))
 			}
-			line.WriteString("  " + pad + style.Paint(t.colors[n][i], cell))
 		}
 		w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}

@@ -308,7 +308,11 @@ func (n *netRun) possible(ctx context.Context) []netCell {
 			reason = echo.ErrNoFastHTTP.Error()
 		}
 		if reason != "" {
-			n.skip(report.Skip{Workload: c.workload, Params: c.params(), Reason: reason})
+			s := report.Skip{Workload: c.workload, Params: c.params(), Reason: reason}
+			if reason == echo.ErrNoFastHTTP.Error() {
+				s.Params = nil // this build has no cell of the workload
+			}
+			n.skip(s)
 		}
 		return reason != "" || len(n.enginesOf(c)) == 0
 	})

@@ -222,7 +222,11 @@ func (f *fileRun) skipCache(c cell, err error) {
 func (f *fileRun) impossible(c cell) bool {
 	reason := workloadOf(c).impossible(f, c)
 	if reason != "" {
-		f.skip(report.Skip{Workload: c.workload, Params: f.params(c), Reason: reason})
+		s := report.Skip{Workload: c.workload, Params: f.params(c), Reason: reason}
+		if reason == ycsb.ErrMissing.Error() {
+			s.Params = nil // this build has no cell of the workload
+		}
+		f.skip(s)
 	}
 	return reason != ""
 }

@@ -134,8 +134,12 @@ func newRunner(suite string, t Timing, p Progress, path string) runner {
 	return r
 }
 
+// skip adds a part that is not measured, unless the report already has it.
 func (r *runner) skip(s report.Skip) {
 	s.Suite = r.suite
+	if slices.ContainsFunc(r.run.Skipped, func(o report.Skip) bool { return o.String() == s.String() }) {
+		return
+	}
 	r.run.Skipped = append(r.run.Skipped, s)
 }
 
