@@ -247,6 +247,7 @@ func (l *Log) AppendContext(ctx context.Context, p []byte) (Position, error) {
 	return l.append(ctx, p)
 }
 
+// append is Append after the context was checked: it fills a request and waits for its group.
 func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 	if len(p) > l.opts.MaxRecord {
 		return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
@@ -399,6 +400,7 @@ func (l *Log) afterOldest() uint64 {
 	return math.MaxUint64
 }
 
+// removeSegment removes the oldest segment durably. It may be gone: an earlier Trim was interrupted.
 func (l *Log) removeSegment(g segment) error {
 	if err := l.store.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

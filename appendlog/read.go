@@ -65,6 +65,8 @@ func Read(dir string, o ReadOptions) iter.Seq2[Record, error] {
 	}
 }
 
+// readRecords reports missing segments first, then the records, then those missing at the end. With
+// Salvage it continues after each of these errors.
 func readRecords(st segmentStore, o ReadOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c, err := takeCensus(st, o.Prefix)

@@ -105,6 +105,7 @@ func (c *cause) builtIn() bool {
 	return err == nil && !v.Less(probe.Version{Major: 5, Minor: 1})
 }
 
+// noSys explains ENOSYS: a sandbox, a filter, an old kernel, or one built without io_uring.
 func (c *cause) noSys() error {
 	switch {
 	case c.env.Container == "gvisor":
@@ -124,6 +125,7 @@ func (c *cause) noSys() error {
 	return c.unsupported(reason, "run a kernel that was built with CONFIG_IO_URING=y")
 }
 
+// noPermission explains EPERM and EACCES: the sysctl, a filter, or a security module.
 func (c *cause) noPermission() error {
 	// The sysctl refuses io_uring_setup only.
 	if d := c.env.Disabled; c.call() == callSetup && d != nil && (*d >= 2 || *d == 1 && !c.env.Exempt()) {

@@ -110,6 +110,7 @@ var defaults = map[uintptr]interface{ Backend() (name, reason string) }{
 	reflect.ValueOf(unet.Total).Pointer():  backend(unet.Backend),
 }
 
+// add registers a source. It panics if T is no Stats type, which is a mistake of the program.
 func add[T any](s *Set, name string, stats func() T, from any) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct || !known[path.Base(t.PkgPath())] {
@@ -176,6 +177,7 @@ func addedUp(all []Sample) []Sample {
 	return out
 }
 
+// appendSamples appends the numbers of a Stats value and of those in it.
 func appendSamples(out []Sample, name string, v reflect.Value) []Sample {
 	pkg := path.Base(v.Type().PkgPath())
 	for i := range v.NumField() {

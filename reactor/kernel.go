@@ -120,6 +120,7 @@ type netpolled struct {
 	done     sync.WaitGroup
 }
 
+// Start calls ready, on one goroutine, each time the ring has completions.
 func (p *netpolled) Start(ready func(), failed func(error)) (err error) {
 	if p.poller, err = ringloop.NewPoller(p.fd, "io_uring"); err != nil {
 		return err

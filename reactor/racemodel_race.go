@@ -54,6 +54,7 @@ func (m *raceModel) stop() {
 	<-m.done
 }
 
+// run makes the kernel's accesses for the race detector, which sees nothing else of this goroutine.
 func (m *raceModel) run(todo <-chan access) {
 	sys.RaceBlind()
 	for a := range todo {

@@ -323,6 +323,8 @@ func (w *walFile) sync(wal *grouplog.WAL, read func(p []byte, off int64) (int, e
 	return err
 }
 
+// commitOrSync puts the frames that are not durable into the log if they continue durable ones and the
+// log is chosen, and syncs the WAL otherwise. logged reports whether the log has them.
 func (w *walFile) commitOrSync(wal *grouplog.WAL, read func(p []byte, off int64) (int, error), sync func() error) (logged bool, err error) {
 	h, end, ok := w.written(read)
 	if !ok {

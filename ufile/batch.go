@@ -199,6 +199,8 @@ func (b *Batch) Read(ranges []Range) error { return b.run(ranges, false) }
 // the first Err in the order of the slice.
 func (b *Batch) Write(ranges []Range) error { return b.run(ranges, true) }
 
+// run reads or writes the ranges through the ring or, without one, by goroutines, and returns the
+// first error in the order of the ranges.
 func (b *Batch) run(ranges []Range, write bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

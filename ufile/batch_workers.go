@@ -65,6 +65,7 @@ func (w *workers) help() {
 	w.work()
 }
 
+// work takes ranges, which all workers share, until none is left.
 func (w *workers) work() {
 	for {
 		i := int(w.next.Add(1) - 1)

@@ -138,6 +138,7 @@ type dirFS struct {
 // errNoRoot is the error of os for an empty directory name.
 var errNoRoot = errors.New("os: DirFS with empty root")
 
+// in returns the path of a name below the directory, or the error that os.DirFS returns.
 func (f dirFS) in(op, name string) (string, error) {
 	err := errNoRoot
 	if f.dir != "" {

@@ -25,6 +25,7 @@ type beneathRoot struct {
 // refused beneath a directory "currently".
 const beneath = sys.ResolveBeneath | sys.ResolveNoMagiclinks
 
+// openTree opens a directory by os.Root, and tries whether openat2 can be used below it.
 func openTree(name string) (tree, error) {
 	std, err := os.OpenRoot(name)
 	if err != nil {

@@ -52,6 +52,8 @@ func (f *File) route() route {
 	return r
 }
 
+// findRoute asks the kernel whether it reads the file without blocking. docs/submission.md has the
+// answers by file system.
 func (f *File) findRoute() route {
 	yes, errno := sys.ReadsNoWait(f.fd)
 	switch {

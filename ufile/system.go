@@ -154,6 +154,8 @@ func (s *System) reactor() (*reactor.Reactor, error) {
 	return s.openRings()
 }
 
+// openRings opens the shared rings, unless they are open. With ModeAuto a failure means plain calls
+// from then on, and a nil Reactor.
 func (s *System) openRings() (*reactor.Reactor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,6 +331,7 @@ func (s *System) closeLater() {
 	}
 }
 
+// closeIdle closes the rings if no file was open for the time that they linger.
 func (s *System) closeIdle() {
 	s.mu.Lock()
 	s.armed = time.Time{}

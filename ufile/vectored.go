@@ -35,6 +35,7 @@ func (f *File) WritevAt(bufs [][]byte, off int64) (n int, err error) {
 	return f.vectored(writing, bufs, off)
 }
 
+// vectored makes one call for up to vectorMax buffers, and continues after a short transfer.
 func (f *File) vectored(d direction, bufs [][]byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid

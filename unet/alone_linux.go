@@ -35,6 +35,7 @@ type alone struct {
 	recalled bool // the socket must return to its loop; guarded by the socket's mu
 }
 
+// newAlone makes the callbacks for Go's netpoller once, so that a wait allocates nothing.
 func newAlone(fd *sys.FD, file netFile) (*alone, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -66,6 +66,7 @@ func (o *outsideRunner) send(f func()) {
 	o.calls <- f
 }
 
+// serve runs calls outside of the bubble until none came for outsideIdle.
 func (o *outsideRunner) serve() {
 	idle := time.NewTimer(outsideIdle)
 	defer idle.Stop()

@@ -350,6 +350,7 @@ func (c *conn) Writev(bufs *net.Buffers) (int64, error) {
 	return n, err
 }
 
+// writev sends the buffers in as few calls as the kernel takes, and removes from bufs what was sent.
 func (c *conn) writev(bufs *net.Buffers) (done int64, err error) {
 	h := &c.wr
 	if err := c.begin(h); err != nil {

@@ -26,6 +26,7 @@ func (c *TCPConn) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
+// readFrom tries splice, then sendfile, then copies through memory.
 func (c *TCPConn) readFrom(r io.Reader) (int64, error) {
 	src, limit := r, int64(math.MaxInt64)
 	lr, limited := r.(*io.LimitedReader)

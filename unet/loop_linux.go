@@ -121,6 +121,7 @@ func (l *loop) close() error {
 	return errors.Join(err, l.free())
 }
 
+// free closes what open opened, also if that failed half-way.
 func (l *loop) free() error {
 	var errs []error
 	if l.ring != nil {
@@ -285,6 +286,8 @@ func (l *loop) collect(events []epoll.Event) {
 	}
 }
 
+// notice handles the events of one socket: a waiting Read joins the receives of this pass; calls
+// without a buffer are woken.
 func (l *loop) notice(s *sock, events uint32) {
 	const failed = syscall.EPOLLERR | syscall.EPOLLHUP
 	if events&(failed|syscall.EPOLLRDHUP|syscall.EPOLLPRI) != 0 {

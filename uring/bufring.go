@@ -124,6 +124,7 @@ func (b *BufRing) fill() {
 	b.Publish()
 }
 
+// register provides the memory of ring and buffers and registers the ring with the kernel.
 func (b *BufRing) register() (err error) {
 	size := b.opts.Entries * int(sys.Size[abi.Buf]())
 	if b.opts.Memory == nil && b.opts.Buffers == nil {

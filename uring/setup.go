@@ -43,6 +43,7 @@ func Open(o Options) (*Ring, error) {
 	return r, nil
 }
 
+// open sets the ring up and maps it. After an error the caller closes what was opened.
 func (r *Ring) open(o *Options, p *abi.Params) error {
 	if r.setup&SetupNoMmap != 0 {
 		if err := r.provideMemory(o, p); err != nil {

@@ -96,6 +96,7 @@ func (r *Ring) submitFailed(errno syscall.Errno) (int, error) {
 	return 0, sys.Error("io_uring_enter", errno)
 }
 
+// submit publishes the entries and enters the kernel if that is needed, raw or through the scheduler.
 func (r *Ring) submit(raw bool) (int, error) {
 	n, flags, err := r.publish()
 	if err != nil || flags&enterNeeded == 0 {
@@ -164,6 +165,7 @@ func (s *sq) atMost(n uint32) uint32 {
 	return min(n, s.tail.Load()-head)
 }
 
+// publishSQPoll publishes entries for the kernel's thread; flags ask for an enter if it sleeps.
 func (r *Ring) publishSQPoll() (n, flags uint32, err error) {
 	s := &r.sq
 	if r.setup&SetupDisabled != 0 {

@@ -106,6 +106,7 @@ func (b *epollBackend) renewInstance() {
 	b.in, b.renew, b.closedFiles = in, false, false
 }
 
+// wait keeps the events in b.events for collect. Events that were not collected end it at once.
 func (b *epollBackend) wait(timeout time.Duration) error {
 	if b.n > 0 {
 		return nil
@@ -131,6 +132,8 @@ func (b *epollBackend) wait(timeout time.Duration) error {
 	}
 }
 
+// collect reports the events to the table. A stale one, or one of a file that was moved to another
+// descriptor, may show that epoll still holds a closed file: the instance is then renewed.
 func (b *epollBackend) collect() {
 	for i := range b.events[:b.n] {
 		ev := &b.events[i]

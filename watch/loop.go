@@ -207,6 +207,7 @@ func (l *Loop) Drain() {
 	l.w.Wake()
 }
 
+// begin marks the loop as running, which only one call of Run may do.
 func (l *Loop) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

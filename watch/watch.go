@@ -161,6 +161,7 @@ func (w *Watcher) choose() error {
 	return fmt.Errorf("watch: unknown mode %v: want auto, io_uring or epoll", b)
 }
 
+// useRing makes a ring the backend, or returns why there is none.
 func (w *Watcher) useRing(reason string) error {
 	if err := haveRing(); err != nil {
 		return fmt.Errorf("watch: io_uring: %w", err)

@@ -87,6 +87,7 @@ func (in *Instance) PollSockets(events []Event) (int, syscall.Errno) {
 	return max(n, 0), errno
 }
 
+// wait uses epoll_pwait2 for timeouts finer than milliseconds, where the kernel has it.
 func (in *Instance) wait(events []Event, timeout time.Duration) (int, syscall.Errno) {
 	switch {
 	case timeout == 0:

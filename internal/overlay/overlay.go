@@ -191,6 +191,7 @@ type builder struct {
 	replace   map[string]string // by path below GOROOT/src: path below dir
 }
 
+// build writes the library and the patched files that the options ask for, then the overlay.
 func (b *builder) build() error {
 	if err := b.addLibrary(); err != nil {
 		return err

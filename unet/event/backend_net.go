@@ -214,6 +214,7 @@ func (g *goroutines) enroll(nc net.Conn, o ConnOptions) (*Conn, error) {
 	return c, nil
 }
 
+// attach starts the goroutine of an accepted connection.
 func (g *goroutines) attach(nc net.Conn) {
 	c := g.newConn(nc, ConnOptions{})
 	if config := g.server.opts.TLS; config != nil {
@@ -622,6 +623,7 @@ func (g *goroutines) fire(c *Conn, at time.Time) {
 	}
 }
 
+// shutdown ends accepting and waiting reads: connections deliver what has arrived, then end.
 func (g *goroutines) shutdown() {
 	g.once.Do(func() {
 		g.mu.Lock()
@@ -639,6 +641,7 @@ func (g *goroutines) shutdown() {
 	})
 }
 
+// abort closes everything, without waiting for data.
 func (g *goroutines) abort() {
 	g.shutdown()
 	g.mu.Lock()

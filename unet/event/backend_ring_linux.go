@@ -933,6 +933,8 @@ func (l *ringLoop) packetCompleted(e uring.CQE) {
 	}
 }
 
+// packetReceived delivers the datagram of a completion and returns its buffer. s is nil if the socket
+// was closed.
 func (l *ringLoop) packetReceived(s *loopSocket, e uring.CQE) {
 	data, _ := l.packetBufs.Take(e)
 	if e.Has(uring.CQEBuffer) {

@@ -486,6 +486,7 @@ func (c *Conn) LocalAddr() net.Addr { return c.addr(localAddr) }
 // on. If that comes after OnClose has returned, the result is the zero address of the network.
 func (c *Conn) RemoteAddr() net.Addr { return c.addr(remoteAddr) }
 
+// addr returns the local or the remote address, never nil: one without content if the socket was reset.
 func (c *Conn) addr(which int) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()

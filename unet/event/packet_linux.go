@@ -190,6 +190,8 @@ func (l *loop) registerSockets() {
 	}
 }
 
+// registerSocket gives a socket a slot with a new generation. If the loop cannot receive datagrams,
+// the socket fails at once.
 func (l *loop) registerSocket(s *loopSocket) {
 	l.gen++
 	s.gen = l.gen & genMask

@@ -210,6 +210,7 @@ func (s *Server) start(address string) error {
 	return nil
 }
 
+// startKind starts the server with one backend.
 func (s *Server) startKind(address string, kind Mode) error {
 	switch kind {
 	case ModeNet:

@@ -164,6 +164,7 @@ func (w *wire) abort() {
 	}
 }
 
+// sendRecord sends a record that is not application data, which the kernel encrypts.
 func (w *wire) sendRecord(typ byte, p []byte) error {
 	var errno syscall.Errno
 	err := w.raw.Write(func(fd uintptr) bool {
@@ -211,6 +212,7 @@ func (k *keyLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// keep takes the secrets with which this side sends from the lines of crypto/tls's key log.
 func (k *keyLog) keep(label string, secret []byte) {
 	own := "SERVER_"
 	if k.client {

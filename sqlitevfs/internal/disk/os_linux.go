@@ -87,6 +87,7 @@ func (f *osFile) ID() (id ID, err error) {
 	return id, err
 }
 
+// TryLock takes an open file description lock and reports whether it did.
 func (f *osFile) TryLock(off, n int64) (bool, error) {
 	c, err := f.SyscallConn()
 	if err != nil {

@@ -232,6 +232,7 @@ func Lacks(dir, wal string, o Options) error {
 	return l.lacks(wal)
 }
 
+// lacks makes a replay without writing, and returns ErrLacks if the WAL lacks commits of the log.
 func (l *Log) lacks(wal string) error {
 	if l.header.clean {
 		return nil

@@ -187,6 +187,7 @@ func Recover(dir string, o Options) (Report, error) {
 	return report, err
 }
 
+// open opens or creates the log, replays it, and begins a new generation if nothing is pending.
 func (l *Log) open() (Report, error) {
 	replayLock, err := l.lockReplay()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -87,6 +87,8 @@ func Elsewhere(wal string, o Options) (p Place, err error) {
 	return p, err
 }
 
+// readPointer returns the place that the pointer beside a WAL names: the zero Place if there is no
+// pointer, errForeign if the file is not one.
 func readPointer(wal string, o Options) (p Place, err error) {
 	wal, err = Canonical(wal)
 	if err != nil {

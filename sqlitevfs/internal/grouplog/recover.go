@@ -381,6 +381,8 @@ func (l *Log) openTarget(path string, dry bool) *target {
 	return t
 }
 
+// open opens the database and its WAL for a replay and, unless it is dry, tries to lock the database. A
+// file that does not exist stays nil.
 func (t *target) open(l *Log) error {
 	fsys := l.opts.FS
 	db, ok := database(t.path)

@@ -330,6 +330,7 @@ func (w *WAL) SyncBy(sync func() error) error {
 	return w.sync(sync)
 }
 
+// sync syncs the WAL and tells the log which records are not needed any more. A failure is final.
 func (w *WAL) sync(sync func() error) error {
 	if w.failed != nil {
 		return w.failed
