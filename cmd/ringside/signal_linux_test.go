@@ -240,7 +240,7 @@ func TestFailedWriteKeepsTheEarlierResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, page := range []string{kept, fresh} {
-		r := finish(t, limited(t, 1, "report", "../../results/ring-nop.json", "--html", page))
+		r := finish(t, limited(t, 1, "report", "../../results/file.json", "--html", page))
 		if r.code != exitFailure || !strings.Contains(r.stderr, "too large") {
 			t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
 		}
