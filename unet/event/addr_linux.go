@@ -122,3 +122,19 @@ func zoneIndex(fd int, zone string) uint32 {
 	id, _ := strconv.ParseUint(zone, 10, 32)
 	return uint32(id)
 }
+
+// addrs implements backend.
+func (l *loop) addrs(c *Conn) *addrs {
+	a := new(addrs)
+	for i := range a {
+		var name [maxSockaddr]byte
+		n, errno := 0, syscall.EBADF
+		if c.bstate.fd >= 0 {
+			n, errno = sys.SockName(c.bstate.fd, name[:], i == remoteAddr)
+		}
+		if errno == 0 {
+			a[i] = netAddr(c.bstate.fd, name[:n])
+		}
+	}
+	return a
+}

@@ -181,3 +181,9 @@ func inherit(fd int, lc *net.ListenConfig) {
 		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, ka.Count)
 	}
 }
+
+// Package net's defaults: seconds, and a number of probes.
+const (
+	defaultKeepAlive      = 15
+	defaultKeepAliveCount = 9
+)

@@ -193,8 +193,7 @@ func (l *loop) registerSockets() {
 // registerSocket gives a socket a slot with a new generation. If the loop cannot receive datagrams,
 // the socket fails at once.
 func (l *loop) registerSocket(s *loopSocket) {
-	l.gen++
-	s.gen = l.gen & genMask
+	s.gen = l.generation()
 	s.slot = uint32(len(l.sockets))
 	for i, old := range l.sockets {
 		if old == nil {
