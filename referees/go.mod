@@ -10,6 +10,7 @@ require (
 	github.com/quic-go/quic-go v0.55.0
 	github.com/ringside-io/ringside v0.1.0
 	github.com/ringside-io/ringside/sqlitevfs v0.1.0
+	github.com/ringside-io/ringside/sqlitevfs/backup v0.1.0
 	github.com/valyala/fasthttp v1.78.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
@@ -30,6 +31,8 @@ require (
 	github.com/molecule-man/go-brrr v1.3.1 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.23 // indirect
+	github.com/superfly/ltx v0.5.3 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/mod v0.41.0 // indirect
@@ -42,3 +45,5 @@ require (
 replace github.com/ringside-io/ringside => ../
 
 replace github.com/ringside-io/ringside/sqlitevfs => ../sqlitevfs
+
+replace github.com/ringside-io/ringside/sqlitevfs/backup => ../sqlitevfs/backup

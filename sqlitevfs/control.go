@@ -46,7 +46,11 @@ func (f *file) CheckpointDone() {
 // operation on the WAL's index.
 func (f *file) SharedMemory() vfs.SharedMemory {
 	if f.beside != nil {
+		ended := f.beside.frames.ended
 		f.beside.frames.indexUsed(f.beside.File)
+		if ended && f.beside.frames.failed == nil {
+			f.beside.tellCommit() // without a sync before
+		}
 	}
 	return vfsutil.WrapSharedMemory(f.File)
 }

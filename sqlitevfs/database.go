@@ -24,6 +24,7 @@ type database struct {
 	groupOff atomic.Pointer[string]
 
 	commits commits
+	seen    observation
 
 	counters
 	noPrefetch atomic.Pointer[string] // why there is no prefetch
@@ -98,17 +99,28 @@ func (d *databases) acquire(v *ringVFS, path string, fd int, opts Options) *data
 		off := db.join(fd)
 		db.groupOff.Store(&off)
 	})
+	db.observe()
 	return db
 }
 
 func (d *databases) release(db *database) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if db.refs--; db.refs > 0 {
+	if d.left(db) > 0 {
 		return
 	}
-	delete(d.open, db.path)
-	d.done = d.done.Plus(db.stats())
+	if who := db.observer(); who != nil {
+		who.Closed()
+	}
+}
+
+// left counts a closed connection, and returns how many are left.
+func (d *databases) left(db *database) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if db.refs--; db.refs == 0 {
+		delete(d.open, db.path)
+		d.done = d.done.Plus(db.stats())
+	}
+	return db.refs
 }
 
 // of returns the open database that a journal or WAL belongs to.

@@ -116,9 +116,17 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 		if err := f.syncWAL(); err != nil {
 			return 0, err
 		}
+		f.changing(Piece{off, int64(len(p))})
 	}
 	if f.frames == nil {
-		return f.File.WriteAt(p, off)
+		n, err := f.File.WriteAt(p, off)
+		if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 && off == 0 && len(p) > 0 && p[0] == 0 {
+			f.db.changed() // journal_mode=PERSIST
+		}
+		return n, err
+	}
+	if off == 0 {
+		f.restarting()
 	}
 	n, err := f.frames.writeAt(f.File, p, off)
 	if f.wal != nil {
@@ -150,6 +158,7 @@ func (f *file) Truncate(size int64) error {
 		if err := f.syncWAL(); err != nil {
 			return err
 		}
+		f.changing(Piece{size, 0})
 	}
 	if err := f.frames.flush(f.File); err != nil {
 		return err
@@ -157,7 +166,14 @@ func (f *file) Truncate(size int64) error {
 	if f.wal != nil {
 		f.wal.forget(false)
 	}
-	return f.File.Truncate(f.chunks(size))
+	if f.frames != nil && size == 0 {
+		f.restarting()
+	}
+	err := f.File.Truncate(f.chunks(size))
+	if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 && size == 0 && err == nil {
+		f.db.changed() // journal_mode=TRUNCATE
+	}
+	return err
 }
 
 // Sync makes the file durable, and its directory entry if the entry is not known to be
@@ -176,7 +192,13 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 	if err != nil {
 		f.db.fail(err)
 		f.failed()
+		if f.frames != nil {
+			f.frames.commit = 0
+		}
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
+	}
+	if f.frames != nil {
+		f.tellCommit()
 	}
 	if !f.entry {
 		return nil

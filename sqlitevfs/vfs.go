@@ -137,8 +137,17 @@ func (v *ringVFS) Delete(name string, syncDir bool) error {
 			sync = sync || db.synced.Load()
 		}
 	}
-	if err := v.VFS.Delete(name, false); err != nil || !sync {
+	if who := db.observer(); who != nil && strings.HasSuffix(name, suffixWAL) {
+		who.Restarting(true)
+	}
+	if err := v.VFS.Delete(name, false); err != nil {
 		return err
+	}
+	if strings.HasSuffix(name, suffixJournal) {
+		defer db.changed()
+	}
+	if !sync {
+		return nil
 	}
 	if err := v.syncDir(db, filepath.Dir(name)); err != nil {
 		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)

@@ -40,6 +40,7 @@ type frameWriter struct {
 	keep    bool  // keep all frames until forget is called, as far as they are contiguous
 	ends    int   // new frames that end a transaction since the last sync
 	ended   bool  // a frame that ends a transaction was written, and indexUsed was not called since
+	commit  int64 // offset of that frame, until the observer was told; 0: none
 }
 
 // maxFrames is how many bytes of frames are held or kept, and one frame more.
@@ -53,7 +54,7 @@ func (w *frameWriter) end() int64 { return w.start + int64(len(w.buf)) }
 // writeAt writes to a WAL instead of f.WriteAt.
 func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error) {
 	if len(p) == frameHeaderSize && off >= walHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 {
-		w.ended = true
+		w.ended, w.commit = true, off
 	}
 	switch {
 	case w.failed != nil:

@@ -24,7 +24,7 @@ import (
 // public are the packages that a user may import; surfaces are the systems for which their
 // exported surface is recorded.
 var (
-	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "ufile", "ufile/ufiletest",
+	public = []string{"appendlog", "features", "metrics", "metrics/otelmetric", "metrics/prom", "reactor", "sqlitevfs", "sqlitevfs/backup", "sqlitevfs/backup/s3", "ufile", "ufile/ufiletest",
 		"unet", "unet/event", "unet/event/framing", "unet/ktls", "uring", "watch", "watch/watchtest"}
 	surfaces = []string{"linux", "darwin", "windows"}
 )

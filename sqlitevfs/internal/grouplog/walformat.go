@@ -148,3 +148,28 @@ func Ends(p []byte, pageSize int) bool {
 	size := frameHeaderSize + pageSize
 	return len(p) >= size && len(p)%size == 0 && commits(p[len(p)-size:])
 }
+
+// Cursor is a place in a life of a WAL: the end of a frame, and the checksum of all frames before it.
+type Cursor struct {
+	Header Header
+	End    int64 // offset of the next frame
+	sum    checksum
+}
+
+// Begin returns the place before the first frame.
+func (h Header) Begin() Cursor { return Cursor{h, walHeaderSize, h.sum} }
+
+// Frame returns the size of a frame in bytes.
+func (h Header) Frame() int { return int(h.frame()) }
+
+// Next moves behind a frame. It returns the frame's page, and the number of pages of the database if the frame ends
+// a transaction, else 0. ok is false if the frame does not continue those before it.
+func (c *Cursor) Next(frame []byte) (page, size uint32, ok bool) {
+	sum, ok := c.Header.chain(c.sum, frame)
+	if !ok {
+		return 0, 0, false
+	}
+	c.sum = sum
+	c.End += c.Header.frame()
+	return be.Uint32(frame), be.Uint32(frame[4:]), true
+}

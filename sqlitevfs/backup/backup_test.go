@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/ncruces/go-sqlite3/driver"
+
+	_ "github.com/ringside-io/ringside/sqlitevfs"
+)
+
+// modes are the ways in which commits become durable.
+var modes = []string{
+	"vfs=ringside&_pragma=journal_mode(wal)&_pragma=synchronous(full)",
+	"vfs=ringside&_pragma=journal_mode(wal)&_pragma=synchronous(normal)",
+	"vfs=ringside-log&_pragma=journal_mode(wal)&_pragma=synchronous(full)",
+	"vfs=ringside-log&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=wal_autocheckpoint(20)",
+	"vfs=ringside&_pragma=journal_mode(wal)&_pragma=locking_mode(exclusive)&_pragma=synchronous(full)",
+	"vfs=ringside&_pragma=journal_mode(delete)",
+	"vfs=ringside-group&_pragma=journal_mode(persist)",
+	"vfs=ringside&_pragma=journal_mode(truncate)&_pragma=locking_mode(exclusive)",
+	"vfs=ringside&_pragma=journal_mode(memory)",
+	"vfs=ringside&_pragma=journal_mode(delete)&atomic4k=trust",
+}
+
+func open(t testing.TB, path, mode string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(30000)&"+mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS rows(id INTEGER PRIMARY KEY, body BLOB);
+		CREATE TABLE IF NOT EXISTS count(n INTEGER); INSERT INTO count SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM count)`); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// commit makes one commit. Some are large, some spill, some are rolled back to a savepoint.
+func commit(db *sql.DB, i int) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	size := 200
+	if i%25 == 24 {
+		size = 100_000
+	}
+	if i%10 == 3 {
+		if _, err := tx.Exec(`SAVEPOINT s; INSERT INTO rows(body) SELECT randomblob(9000) FROM rows LIMIT 40; ROLLBACK TO s; RELEASE s`); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec("INSERT INTO rows(body) VALUES(randomblob(?))", size); err != nil {
+		return err
+	}
+	if _, err := tx.Exec("UPDATE count SET n = n + 1; UPDATE rows SET body = randomblob(300) WHERE id % 17 = 3"); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// content checks a database by stock SQLite, if there is one, and returns the number of commits and all rows.
+func content(t testing.TB, path string) (n int, all string) {
+	t.Helper()
+	if exe, err := exec.LookPath("sqlite3"); err == nil {
+		out, err := exec.Command(exe, "-readonly", path, "PRAGMA integrity_check").CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != "ok" {
+			t.Fatalf("sqlite3: %s: %v", out, err)
+		}
+	}
+	db, err := sql.Open("sqlite3", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var rows int
+	var ok string
+	err = db.QueryRow(`SELECT (SELECT count(*) FROM rows), n, (SELECT group_concat(hex(body)) FROM (SELECT * FROM rows ORDER BY id)),
+		(SELECT * FROM pragma_integrity_check) FROM count`).Scan(&rows, &n, &all, &ok)
+	if err != nil || rows != n || ok != "ok" {
+		t.Fatalf("%s: %d rows, a count of %d, %s, %v", path, rows, n, ok, err)
+	}
+	return n, all
+}
+
+func start(t testing.TB, dir string, to Target, change func(*Options)) *Backup {
+	t.Helper()
+	o := Options{Dir: dir, Target: to, Interval: 5 * time.Millisecond, Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if change != nil {
+		change(&o)
+	}
+	b, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func synced(t testing.TB, b *Backup) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := b.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func restored(t testing.TB, to Target, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(name))
+	if _, err := Restore(t.Context(), to, name, path, RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// same compares the restored database with the original, in which commits rows were committed.
+func same(t testing.TB, to Target, name, path string, commits int) {
+	t.Helper()
+	got, all := content(t, restored(t, to, name))
+	if n, want := content(t, path); got != n || all != want {
+		t.Errorf("restored %d commits, want %d", got, n)
+	}
+	if got != commits {
+		t.Errorf("restored %d commits of %d", got, commits)
+	}
+}
+
+// TestModes restores what was committed in each mode, while the database is open, after it was closed, and after it was
+// opened again; and the second Backup continues the stream of the first one.
+// Promise: sqlitevfs/backup-restores-committed
+func TestModes(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			dir, to := t.TempDir(), Dir(t.TempDir())
+			path := filepath.Join(dir, "a", "tenant.db")
+			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			commits := 0
+			run := func(db *sql.DB, n int) {
+				for range n {
+					if err := commit(db, commits); err != nil {
+						t.Fatal(err)
+					}
+					commits++
+				}
+			}
+			old := open(t, path, mode) // before the Backup, which finds it
+			run(old, 5)
+			if strings.Contains(mode, "exclusive") {
+				old.Close()
+			}
+			b := start(t, dir, to, nil)
+			if strings.Contains(mode, "exclusive") {
+				old = open(t, path, mode)
+			}
+			for range 3 {
+				run(old, 30)
+				synced(t, b)
+				if !strings.Contains(mode, "exclusive") {
+					same(t, to, "a/tenant.db", path, commits)
+				}
+			}
+			run(old, 3)
+			old.Close()
+			synced(t, b)
+			same(t, to, "a/tenant.db", path, commits)
+			db := open(t, path, mode)
+			run(db, 30)
+			synced(t, b)
+			db.Close()
+			same(t, to, "a/tenant.db", path, commits)
+			b.Close()
+			snapshots := count(t, to, "a/tenant.db", levelSnapshot)
+
+			b = start(t, dir, to, nil)
+			db = open(t, path, mode)
+			run(db, 30)
+			db.Close()
+			synced(t, b)
+			same(t, to, "a/tenant.db", path, commits)
+			if n := count(t, to, "a/tenant.db", levelSnapshot); n != snapshots {
+				t.Errorf("%d snapshots, %d after the second Backup: it has not continued the stream", snapshots, n)
+			}
+			if snapshots != 1 {
+				t.Errorf("%d snapshots, want one", snapshots)
+			}
+			b.Close()
+		})
+	}
+}
+
+func count(t testing.TB, to Target, name string, level int) (n int) {
+	t.Helper()
+	files, err := Files(t.Context(), to, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superfly/ltx"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
+)
+
+// database takes the commits of one database. The methods of sqlitevfs.Observed are called by SQLite's connections: they
+// note what has changed, and copy pages only where the next commit would overwrite them.
+type database struct {
+	b          *Backup
+	name, path string
+
+	end     atomic.Int64 // where the frame of the newest commit begins in the WAL; 0: none in this life
+	waiting atomic.Bool  // in the queue of the Backup
+	writing atomic.Bool  // a transaction of a rollback mode has begun
+
+	baseState atomic.Int32
+	baseMu    sync.Mutex
+	base      *base
+
+	mu     sync.Mutex
+	cur    grouplog.Cursor // up to where the WAL was read
+	life   int             // how many lives of the WAL were read to their end; -1: the first one has not begun
+	over   bool            // the life of cur is at its end
+	pages  map[uint32]image
+	size   uint32 // pages of the database after the newest commit that was taken
+	page   int    // bytes of a page
+	full   bool   // the pages that were taken are not all: a snapshot is needed
+	why    error  // of full
+	since  time.Time
+	epoch  uint64 // counts the times since which a flush was requested
+	closed os.FileInfo
+
+	stream // of the goroutine that flushes
+}
+
+// image is a page that changed. at is where its frame ends in the first life of the WAL, 0 for others.
+type image struct {
+	data []byte
+	at   int64
+}
+
+const (
+	baseUnknown int32 = iota
+	baseRead
+	baseLost
+)
+
+// maxBase is the size up to which a database is read while a connection waits before its first change to the file. It
+// takes a millisecond for each MiB.
+const maxBase = 16 << 20
+
+// Changing implements sqlitevfs.Observed.
+func (d *database) Changing(checkpoint bool) {
+	if !checkpoint {
+		d.writing.Store(true)
+	}
+	if d.baseState.Load() != baseUnknown {
+		return
+	}
+	if info, err := os.Stat(d.path); err == nil && info.Size() > maxBase {
+		d.baseState.CompareAndSwap(baseUnknown, baseLost)
+		return
+	}
+	d.needBase()
+}
+
+// needBase reads the base, unless the database file has been changed since it was opened.
+func (d *database) needBase() {
+	d.baseMu.Lock()
+	defer d.baseMu.Unlock()
+	if d.baseState.Load() != baseUnknown {
+		return
+	}
+	b, err := readBase(d.path)
+	if err != nil {
+		d.baseState.CompareAndSwap(baseUnknown, baseLost)
+	} else if d.base = b; !d.baseState.CompareAndSwap(baseUnknown, baseRead) {
+		d.base = nil
+	}
+}
+
+// Committed implements sqlitevfs.Observed.
+func (d *database) Committed(frame int64) {
+	d.end.Store(frame)
+	d.wait()
+}
+
+// wait puts the database into the queue.
+func (d *database) wait() {
+	if d.waiting.CompareAndSwap(false, true) {
+		d.mu.Lock()
+		d.note()
+		d.mu.Unlock()
+		d.b.enqueue(d)
+	}
+}
+
+// note begins an epoch. The caller holds the mutex.
+func (d *database) note() {
+	d.epoch++
+	if d.since.IsZero() {
+		d.since = time.Now()
+	}
+}
+
+// Restarting implements sqlitevfs.Observed.
+func (d *database) Restarting(removed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life == 0 && d.cur.End == 0 || d.full {
+		if f, err := os.Open(d.path + "-wal"); err == nil {
+			if c, err := begin(f); err == nil && d.cur.End == 0 || d.full {
+				d.cur = c
+			}
+			f.Close()
+		}
+	}
+	d.take()
+	d.end.Store(0)
+	if d.over = true; removed {
+		d.cur, d.over = grouplog.Cursor{}, false
+	}
+	d.life++
+}
+
+// take copies the pages of the commits that the WAL has and that were not taken yet. The caller holds the mutex.
+func (d *database) take() {
+	end := d.end.Load()
+	if end == 0 || d.full || end < d.cur.End && !d.over {
+		return
+	}
+	f, err := os.Open(d.path + "-wal")
+	if err != nil {
+		d.lose(err)
+		return
+	}
+	defer f.Close()
+	if err := d.enter(f); err != nil {
+		d.lose(err)
+		return
+	}
+	reached, err := d.read(f, end)
+	if err != nil || !reached {
+		d.lose(errors.Join(errForeign, err))
+	}
+}
+
+var (
+	errForeign = errors.New("another process has changed the database")
+	errMemory  = errors.New("the changes did not fit into Options.Memory")
+	errBase    = errors.New("the target has another state of the database")
+	errPieces  = errors.New("a transaction wrote too many pieces")
+)
+
+// enter goes to the life that the WAL has now. The caller holds the mutex.
+func (d *database) enter(f io.ReaderAt) error {
+	c, err := begin(f)
+	if err != nil {
+		return err
+	}
+	switch known := d.cur.End != 0; {
+	case !known:
+	case !d.over && d.cur.Header.Salt == c.Header.Salt:
+		return nil
+	case d.over && d.cur.Header.Salt == c.Header.Salt:
+		return nil // the next life has not begun: there is no commit in it
+	case !d.over || c.Header.Checkpoint != d.cur.Header.Checkpoint+1:
+		return errForeign
+	}
+	d.cur, d.over = c, false
+	return nil
+}
+
+// read takes the frames up to the one that begins at last. The caller holds the mutex.
+func (d *database) read(f io.ReaderAt, last int64) (reached bool, err error) {
+	d.setPage(d.cur.Header.PageSize)
+	size, reached, err := readFrames(f, &d.cur, last, func(n, _ uint32, p []byte, end int64) {
+		at := int64(0)
+		if d.life == 0 {
+			at = end
+		}
+		d.keep(n, p, at)
+	})
+	if size != 0 {
+		d.size = size
+	}
+	return reached, err
+}
+
+// setPage notes the size of a page. Pages of another size make the ones that were taken useless.
+func (d *database) setPage(size int) {
+	if d.page != 0 && d.page != size {
+		d.lose(errBase)
+		d.drop()
+	}
+	d.page = size
+}
+
+func (d *database) keep(n uint32, p []byte, at int64) {
+	if d.full {
+		return
+	}
+	i, ok := d.pages[n]
+	if !ok {
+		if d.b.memory.Add(int64(len(p))) > d.b.opts.Memory {
+			d.b.memory.Add(int64(-len(p)))
+			d.lose(errMemory)
+			return
+		}
+		i.data = make([]byte, len(p))
+	}
+	copy(i.data, p)
+	i.at = at
+	d.pages[n] = i
+}
+
+// lose gives the pages up: the next object will be a snapshot. The caller holds the mutex.
+func (d *database) lose(err error) {
+	if !d.full {
+		d.full, d.why = true, err
+		d.drop()
+	}
+}
+
+// drop forgets the pages. The caller holds the mutex.
+func (d *database) drop() {
+	d.b.memory.Add(-int64(len(d.pages) * d.page))
+	clear(d.pages)
+}
+
+// Changed implements sqlitevfs.Observed.
+func (d *database) Changed(written []sqlitevfs.Piece) {
+	d.mu.Lock()
+	d.writing.Store(false)
+	if err := d.changed(written); err != nil {
+		d.lose(err)
+	}
+	d.mu.Unlock()
+	d.wait()
+}
+
+func (d *database) changed(written []sqlitevfs.Piece) error {
+	if d.full || len(written) == 0 {
+		return errPieces
+	}
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, pages, err := dimensions(f)
+	if err != nil {
+		return err
+	}
+	d.setPage(size)
+	d.size = pages
+	p := make([]byte, size)
+	for _, w := range written {
+		for n := w.Off / int64(size); n*int64(size) < w.Off+w.Len && n < int64(pages); n++ {
+			if _, err := f.ReadAt(p, n*int64(size)); err != nil {
+				return err
+			}
+			d.keep(uint32(n)+1, p, 0)
+		}
+	}
+	return nil
+}
+
+// Closed implements sqlitevfs.Observed.
+func (d *database) Closed() {
+	d.writing.Store(false)
+	d.mu.Lock()
+	d.closed, _ = os.Stat(d.path)
+	d.mu.Unlock()
+}
+
+// reopened continues after Closed, if no other program has changed the file meanwhile.
+func (d *database) reopened() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.closed
+	if was == nil {
+		return
+	}
+	d.closed, d.cur, d.over = nil, grouplog.Cursor{}, false
+	info, err := os.Stat(d.path)
+	wal, werr := os.Stat(d.path + "-wal")
+	same := err == nil && os.SameFile(was, info) && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime())
+	if !same || werr == nil && wal.Size() > 0 {
+		d.lose(errForeign)
+	}
+}
+
+// snapshot copies the database while it is used: the file, which changes meanwhile, and all frames that were or
+// will be written into it. The caller has no lock; one goroutine at a time calls it.
+func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
+	d.mu.Lock()
+	d.full, d.why = false, nil
+	d.drop()
+	if !d.over {
+		d.cur = grouplog.Cursor{}
+	}
+	d.mu.Unlock()
+	defer func() {
+		if err != nil {
+			d.mu.Lock()
+			d.lose(err)
+			d.mu.Unlock()
+		}
+	}()
+	if s, err = copyFile(d.path, scratch); err != nil {
+		return s, err
+	}
+	for deadline := time.Now().Add(5 * time.Second); d.writing.Load(); {
+		if time.Now().After(deadline) {
+			return s, errBusy
+		}
+		time.Sleep(time.Millisecond)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.end.Load() != 0 {
+		d.take()
+	} else if err := d.takeAll(); err != nil {
+		return s, err
+	}
+	if d.full {
+		return s, d.why
+	}
+	s.since, s.epoch = d.flushing()
+	s.changed, s.commit = d.pages, s.pages
+	if d.size != 0 {
+		s.commit = d.size
+	} else if first, ok := d.pages[1]; ok {
+		s.commit = pagesOf(first.data)
+	}
+	if d.page != 0 && s.page != 0 && d.page != s.page {
+		return s, errForeign
+	}
+	s.page = max(s.page, d.page)
+	d.pages = make(map[uint32]image)
+	return s, nil
+}
+
+var errBusy = errors.New("a transaction takes long")
+
+// flushing ends the time since which commits wait. The caller holds the mutex.
+func (d *database) flushing() (since time.Time, epoch uint64) {
+	since = d.since
+	d.since = time.Time{}
+	return since, d.epoch
+}
+
+// takeAll takes what the WAL has, which other lives of the process have written. The caller holds the mutex.
+func (d *database) takeAll() error {
+	f, err := os.Open(d.path + "-wal")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.enter(f); err != nil || d.over {
+		return ignoreEOF(err)
+	}
+	_, err = d.read(f, -1)
+	return err
+}
+
+// snapshot is a copy of a database: a file, and the pages that changed while it was made.
+type snapshot struct {
+	file    *os.File
+	page    int
+	pages   uint32 // in the file
+	commit  uint32 // of the database
+	changed map[uint32]image
+	since   time.Time
+	epoch   uint64
+}
+
+// copyFile copies a database file to scratch.
+func copyFile(path string, scratch *os.File) (s snapshot, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	s.file = scratch
+	size, pages, err := dimensions(f)
+	if err != nil {
+		return s, ignoreEOF(err)
+	}
+	s.page, s.pages = size, pages
+	if err := scratch.Truncate(0); err != nil {
+		return s, err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(scratch, 0), io.NewSectionReader(f, 0, int64(pages)*int64(size)))
+	return s, err
+}
+
+// each calls fn for each page.
+func (s *snapshot) each(fn func(n uint32, p []byte) error) error {
+	p := make([]byte, s.page)
+	lock := ltx.LockPgno(uint32(s.page))
+	for n := uint32(1); n <= s.commit; n++ {
+		if n == lock {
+			continue
+		}
+		page := p
+		if i, ok := s.changed[n]; ok {
+			page = i.data
+		} else if k, err := s.file.ReadAt(p, int64(n-1)*int64(s.page)); k < len(p) || n > s.pages {
+			return errors.Join(io.ErrUnexpectedEOF, err)
+		}
+		if err := fn(n, page); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/superfly/ltx"
+)
+
+// stream is the end of a database's stream in the target. One goroutine at a time uses it.
+type stream struct {
+	known  bool // sums are those of transaction txid in the target
+	txid   ltx.TXID
+	sums   sums
+	ready  *object // not yet in the target
+	busy   bool    // a goroutine flushes; guarded by Backup.mu
+	queued bool    // in the queue for a flush; guarded by Backup.mu
+	again  bool    // the database was queued meanwhile; guarded by Backup.mu
+	tries  int
+
+	done   uint64    // epoch up to which the target has the commits; guarded by Backup.mu
+	stored uint64    // txid for Status; guarded by Backup.mu
+	behind time.Time // of the oldest commit that the target lacks; guarded by Backup.mu
+	last   time.Time // of the newest object; guarded by Backup.mu
+	err    error     // of the last flush; guarded by Backup.mu
+	levels uint      // bits of the queues for compaction; guarded by Backup.mu
+}
+
+// object is a file of a stream before it is in the target.
+type object struct {
+	File
+	body  *io.SectionReader
+	file  *os.File // of body, if it is not in memory
+	memo  int64    // bytes of memory
+	since time.Time
+	epoch uint64
+	sums  func() // called when the object is in the target
+}
+
+// flush brings the commits of the database into the target.
+func (d *database) flush(ctx context.Context) error {
+	if d.ready == nil {
+		if err := d.prepare(ctx); err != nil || d.ready == nil {
+			return err
+		}
+	}
+	o := d.ready
+	if err := d.b.put(ctx, o.Object(d.name), io.NewSectionReader(o.body, 0, o.body.Size()), o.Time); err != nil {
+		return err
+	}
+	d.release()
+	d.txid, d.known = o.Max, true
+	o.sums()
+	d.b.stored(d, o)
+	return nil
+}
+
+// release frees what the object that is ready holds.
+func (d *database) release() {
+	o := d.ready
+	d.ready = nil
+	d.b.memory.Add(-o.memo)
+	if o.file != nil {
+		o.file.Close()
+		os.Remove(o.file.Name())
+	}
+}
+
+// prepare makes the next object. There is none if nothing has changed.
+func (d *database) prepare(ctx context.Context) error {
+	d.mu.Lock()
+	d.waiting.Store(false) // a later commit begins a new turn
+	d.take()
+	full := d.full
+	d.mu.Unlock()
+	if !d.known {
+		ok, err := d.connect(ctx)
+		if err != nil {
+			return err
+		}
+		full = full || !ok
+	}
+	if full {
+		return d.prepareFull()
+	}
+	return d.prepareChanges()
+}
+
+// connect compares the state in which the database was found with the newest one in the target. It reports whether the
+// pages that were taken continue that.
+func (d *database) connect(ctx context.Context) (bool, error) {
+	d.needBase()
+	files, err := Files(ctx, d.b.target, d.name)
+	if err != nil {
+		return false, err
+	}
+	d.txid = newest(files)
+	chain, err := plan(files)
+	if err != nil {
+		if errors.Is(err, ErrGap) {
+			d.b.log.Warn("backup: a snapshot follows", "database", d.name, "error", err)
+		}
+		return false, nil
+	}
+	want, err := tail(ctx, d.b.target, d.name, chain[len(chain)-1])
+	if err != nil && !errors.Is(err, ltx.ErrInvalidFile) {
+		return false, err
+	}
+	d.baseMu.Lock()
+	defer d.baseMu.Unlock()
+	b := d.base
+	d.base = nil
+	if b == nil || err != nil {
+		return false, nil
+	}
+	end, ok := b.match(want)
+	if !ok {
+		return false, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, i := range d.pages {
+		if i.at != 0 && i.at <= end {
+			delete(d.pages, n)
+			d.b.memory.Add(-int64(len(i.data)))
+		}
+	}
+	d.sums, d.known = b.sums, true
+	return true, nil
+}
+
+// prepareFull makes a snapshot. It has all transactions from the first one on.
+func (d *database) prepareFull() error {
+	scratch, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(scratch.Name())
+	defer scratch.Close()
+	s, err := d.snapshot(scratch)
+	if err != nil {
+		return err
+	}
+	free := int64(len(s.changed) * s.page)
+	defer func() { d.b.memory.Add(-free) }()
+	if s.commit == 0 {
+		d.b.finished(d, s.epoch)
+		return nil // an empty database
+	}
+	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: s.since, epoch: s.epoch}
+	var out io.Writer = &bytes.Buffer{}
+	if int64(s.commit)*int64(s.page) > maxMemory {
+		if o.file, err = os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*"); err != nil {
+			return err
+		}
+		out = o.file
+	}
+	var all sums
+	err = encode(out, o.header(s.page, s.commit, 0), func(write func(uint32, []byte) error) (ltx.Checksum, error) {
+		err := s.each(func(n uint32, p []byte) error {
+			all.set(n, pageSum(n, p))
+			return write(n, p)
+		})
+		return all.checksum(), err
+	})
+	o.sums = func() { d.sums = all }
+	if err == nil {
+		err = d.setReady(o, out)
+	}
+	if err != nil {
+		if o.file != nil {
+			o.file.Close()
+			os.Remove(o.file.Name())
+		}
+		d.mu.Lock()
+		d.lose(err)
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// maxMemory is up to which size the snapshot of a database is made in memory.
+const maxMemory = 8 << 20
+
+func (d *database) setReady(o *object, out io.Writer) error {
+	if buf, ok := out.(*bytes.Buffer); ok {
+		o.memo = int64(buf.Len())
+		o.body = io.NewSectionReader(bytes.NewReader(buf.Bytes()), 0, o.memo)
+	} else {
+		info, err := o.file.Stat()
+		if err != nil {
+			return err
+		}
+		o.body = io.NewSectionReader(o.file, 0, info.Size())
+	}
+	d.b.memory.Add(o.memo)
+	o.Size = o.body.Size()
+	d.ready = o
+	return nil
+}
+
+// prepareChanges makes a file of the pages that were taken.
+func (d *database) prepareChanges() error {
+	d.mu.Lock()
+	pages, size, page := d.pages, d.size, d.page
+	d.pages = make(map[uint32]image)
+	since, epoch := d.flushing()
+	d.mu.Unlock()
+	d.b.begun(d, since)
+	defer d.b.memory.Add(-int64(len(pages) * page))
+	if size == 0 {
+		size = uint32(len(d.sums.page))
+	}
+	before := d.sums.checksum()
+	next := d.sums
+	changed := make(map[uint32]uint64)
+	for n, i := range pages {
+		if sum := pageSum(n, i.data); n <= size && (int(n) > len(next.page) || next.page[n-1] != sum) {
+			changed[n] = sum
+		}
+	}
+	if len(changed) == 0 && int(size) == len(next.page) {
+		d.b.finished(d, epoch)
+		return nil
+	}
+	after := next.all
+	for i := int(size); i < len(next.page); i++ {
+		after ^= next.page[i]
+	}
+	for n, sum := range changed {
+		if int(n) <= len(next.page) {
+			after ^= next.page[n-1]
+		}
+		after ^= sum
+	}
+	o := &object{File: File{Min: d.txid + 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: epoch}
+	var out bytes.Buffer
+	err := encode(&out, o.header(page, size, before), func(write func(uint32, []byte) error) (ltx.Checksum, error) {
+		for _, n := range slices.Sorted(maps.Keys(changed)) {
+			if err := write(n, pages[n].data); err != nil {
+				return 0, err
+			}
+		}
+		return ltx.ChecksumFlag | ltx.Checksum(after), nil
+	})
+	if err != nil {
+		d.mu.Lock()
+		d.lose(err)
+		d.mu.Unlock()
+		return err
+	}
+	o.sums = func() {
+		for n, sum := range changed {
+			d.sums.set(n, sum)
+		}
+		d.sums.resize(size)
+		for int(size) > len(d.sums.page) {
+			d.sums.set(size, 0)
+		}
+	}
+	return d.setReady(o, &out)
+}
+
+func stamp() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func (f File) header(page int, size uint32, before ltx.Checksum) ltx.Header {
+	h := ltx.Header{
+		Version: ltx.Version, PageSize: uint32(page), Commit: size, MinTXID: f.Min, MaxTXID: f.Max,
+		Timestamp: f.Time.UnixMilli(),
+	}
+	if f.Min > 1 {
+		h.PreApplyChecksum = before
+	}
+	return h
+}
+
+// encode writes a file. pages writes its pages in their order, and returns the checksum of the database.
+func encode(w io.Writer, h ltx.Header, pages func(write func(n uint32, p []byte) error) (ltx.Checksum, error)) error {
+	enc, err := ltx.NewEncoder(w)
+	if err != nil {
+		return err
+	}
+	if err := enc.EncodeHeader(h); err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	sum, err := pages(func(n uint32, p []byte) error { return enc.EncodePage(ltx.PageHeader{Pgno: n}, p) })
+	if err != nil {
+		return errors.Join(err, enc.Cleanup())
+	}
+	enc.SetPostApplyChecksum(sum)
+	return enc.Close()
+}

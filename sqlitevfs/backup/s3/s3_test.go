@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+package s3
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	_ "github.com/ncruces/go-sqlite3/driver"
+
+	_ "github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/backup"
+)
+
+// store is a server with a bucket, whose answers to writes fail in turn.
+func store(t *testing.T, fault func(n int64, w http.ResponseWriter, r *http.Request) (done bool)) *Target {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket("bucket"); err != nil {
+		t.Fatal(err)
+	}
+	fake := gofakes3.New(backend).Server()
+	var puts atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && fault != nil && fault(puts.Add(1), w, r) {
+			return
+		}
+		fake.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	to, err := New(Options{
+		Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "bucket", Prefix: "/some/prefix/", Insecure: true, Region: "us-east-1",
+		Credentials: credentials.NewStaticV4("id", "secret", ""), Timeout: 3 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// backUp commits while a backup runs, and compares what is restored.
+func backUp(t *testing.T, to backup.Target) backup.Stats {
+	t.Helper()
+	dir := t.TempDir()
+	b, err := backup.Start(backup.Options{
+		Dir: dir, Target: to, Interval: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "tenant.db")+"?vfs=ringside-log&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("CREATE TABLE t(id INTEGER PRIMARY KEY, body)"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const commits = 40
+	for i := range commits {
+		if _, err := db.Exec("INSERT INTO t(body) VALUES(randomblob(2000))"); err != nil {
+			t.Fatal(err)
+		}
+		if i%5 == 4 {
+			if err := b.Sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "restored.db")
+	if _, err := backup.Restore(ctx, to, "tenant.db", path, backup.RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var got int
+	restored, err := sql.Open("sqlite3", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	if err := restored.QueryRow("SELECT count(*) FROM t, pragma_integrity_check WHERE integrity_check = 'ok'").Scan(&got); err != nil || got != commits {
+		t.Fatalf("restored %d commits of %d: %v", got, commits, err)
+	}
+	if r, err := backup.Verify(ctx, to, "tenant.db"); err != nil || len(r.Problems) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return b.Stats()
+}
+
+// TestFaults backs up to a store that refuses, answers late or 503, breaks off in the middle, or loses the answer after it
+// has stored the object.
+// Promise: sqlitevfs/backup-store-fails
+func TestFaults(t *testing.T) {
+	breakOff := func(w http.ResponseWriter) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			c.Close()
+		}
+	}
+	for name, fault := range map[string]func(int64, http.ResponseWriter, *http.Request) bool{
+		"none": nil,
+		"503":  func(_ int64, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true },
+		"403":  func(_ int64, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(403); return true },
+		"cut": func(_ int64, w http.ResponseWriter, r *http.Request) bool {
+			io.CopyN(io.Discard, r.Body, 100)
+			breakOff(w)
+			return true
+		},
+		"refused": func(_ int64, w http.ResponseWriter, _ *http.Request) bool { breakOff(w); return true },
+		"slow": func(_ int64, _ http.ResponseWriter, _ *http.Request) bool {
+			time.Sleep(100 * time.Millisecond)
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := store(t, func(n int64, w http.ResponseWriter, r *http.Request) bool {
+				return fault != nil && n%3 == 1 && fault(n, w, r)
+			})
+			s := target{to}
+			stats := backUp(t, s)
+			if failed := name != "none" && name != "slow"; failed != (stats.Failures > 0) {
+				t.Errorf("%d failures", stats.Failures)
+			}
+		})
+	}
+}
+
+// target hides what else a Target has.
+type target struct{ backup.Target }
+
+func TestTarget(t *testing.T) {
+	to := store(t, nil)
+	ctx := t.Context()
+	body := "0123456789"
+	if err := to.Put(ctx, "a/b", io.NewSectionReader(strings.NewReader(body), 0, 10), time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := to.List(ctx, "a/")
+	if err != nil || len(all) != 1 || all[0].Name != "a/b" || all[0].Size != 10 {
+		t.Errorf("List: %v, %v", all, err)
+	}
+	for _, part := range []struct {
+		off, n int64
+		want   string
+	}{{0, -1, body}, {0, 3, "012"}, {4, 2, "45"}, {7, -1, "789"}} {
+		r, err := to.Get(ctx, "a/b", part.off, part.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := io.ReadAll(r); string(p) != part.want || err != nil {
+			t.Errorf("Get(%d, %d): %q, %v", part.off, part.n, p, err)
+		}
+		r.Close()
+	}
+	if err := to.Delete(ctx, "a/b", "a/none"); err != nil {
+		t.Error(err)
+	}
+	if _, err := to.Get(ctx, "a/b", 0, -1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Get of a removed object: %v", err)
+	}
+	if _, err := Parse("s3://bucket/prefix?endpoint=http://localhost:1&region=here"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"file:///x", "s3://", "s3://b?endpoint=x"} {
+		if _, err := Parse(bad); err == nil {
+			t.Errorf("Parse(%q) succeeded", bad)
+		}
+	}
+}

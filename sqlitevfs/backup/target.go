@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Target stores objects under names with slashes. Its methods may be called concurrently.
+type Target interface {
+	// List returns the objects whose names begin with a prefix, in any order.
+	List(ctx context.Context, prefix string) ([]Object, error)
+	// Put stores an object, whole or not at all, and durably. An object of that name is replaced. stamp is the time of the
+	// newest commit in it.
+	Put(ctx context.Context, name string, body *io.SectionReader, stamp time.Time) error
+	// Get returns n bytes of an object from an offset on; n < 0 means the rest. The error is fs.ErrNotExist if there is
+	// no such object.
+	Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, error)
+	// Delete removes objects. One that does not exist is no error.
+	Delete(ctx context.Context, names ...string) error
+}
+
+// Object is an object of a Target.
+type Object struct {
+	Name string
+	Size int64
+	Time time.Time // of the newest commit in it, or a later time
+}
+
+// Dir is a Target in a directory, which Put creates. Each object is a file.
+type Dir string
+
+func (d Dir) path(name string) string { return filepath.Join(string(d), filepath.FromSlash(name)) }
+
+// List implements Target.
+func (d Dir) List(ctx context.Context, prefix string) ([]Object, error) {
+	var all []Object
+	root := d.path(prefix[:strings.LastIndexByte(prefix, '/')+1])
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || e.IsDir() || strings.HasSuffix(path, suffixNew) {
+			return errors.Join(err, ctx.Err())
+		}
+		rel, err := filepath.Rel(string(d), path)
+		if err != nil {
+			return err
+		}
+		if name := filepath.ToSlash(rel); strings.HasPrefix(name, prefix) {
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			all = append(all, Object{name, info.Size(), info.ModTime()})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// suffixNew ends the name of a file that is not an object yet. Litestream ignores it, too.
+const suffixNew = ".tmp"
+
+// Put implements Target.
+func (d Dir) Put(_ context.Context, name string, body *io.SectionReader, stamp time.Time) (err error) {
+	path := d.path(name)
+	f, err := os.OpenFile(path+suffixNew, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.mkdir(filepath.Dir(path)); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(path+suffixNew, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(path + suffixNew)
+		}
+	}()
+	_, err = io.Copy(f, body)
+	if err == nil {
+		err = os.Chtimes(path+suffixNew, stamp, stamp)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+suffixNew, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// mkdir creates a directory and those above it, durably.
+func (d Dir) mkdir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := d.mkdir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
+// Get implements Target.
+func (d Dir) Get(_ context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	f, err := os.Open(d.path(name))
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 {
+		n = 1<<62 - off
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, off, n), f}, nil
+}
+
+// Delete implements Target.
+func (d Dir) Delete(_ context.Context, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

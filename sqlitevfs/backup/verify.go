@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/superfly/ltx"
+)
+
+// Report is what a target has of a database.
+type Report struct {
+	Name     string    `json:"name"`
+	TXID     uint64    `json:"txid"`     // the newest transaction that can be restored
+	Last     time.Time `json:"last"`     // of its commit
+	Objects  int       `json:"objects"`  // of the stream
+	Bytes    int64     `json:"bytes"`    // in them
+	Chain    int       `json:"chain"`    // objects that a restore reads
+	Problems []string  `json:"problems"` // damaged objects, and gaps
+}
+
+// Look reports what a target has of a database by the names of the objects, without reading them.
+func Look(ctx context.Context, t Target, database string) (Report, error) {
+	files, err := Files(ctx, t, database)
+	if err != nil {
+		return Report{Name: database}, err
+	}
+	return look(database, files), nil
+}
+
+func look(database string, files []File) Report {
+	r := Report{Name: database, Objects: len(files)}
+	for _, f := range files {
+		r.Bytes += f.Size
+	}
+	chain, err := plan(files)
+	if err != nil {
+		r.Problems = append(r.Problems, err.Error())
+	}
+	if r.Chain = len(chain); r.Chain > 0 {
+		end := chain[r.Chain-1]
+		r.TXID, r.Last = uint64(end.Max), end.Time
+	}
+	return r
+}
+
+// Verify reads every object of a database, and compares the checksums of pages, objects and states. A lost, damaged,
+// doubled or exchanged object is a problem. An error means that the target could not be read.
+func Verify(ctx context.Context, t Target, database string) (Report, error) {
+	files, err := Files(ctx, t, database)
+	if err != nil {
+		return Report{Name: database}, err
+	}
+	r := look(database, files)
+	before := make(map[ltx.TXID]ltx.Checksum) // the states that objects begin with, by transaction
+	after := make(map[ltx.TXID]ltx.Checksum)
+	for _, f := range files {
+		name := f.Object(database)
+		dec, err := decode(ctx, t, database, f, func(ltx.Header, uint32, []byte) error { return ctx.Err() })
+		switch {
+		case ctx.Err() != nil:
+			return r, ctx.Err()
+		case err != nil:
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: %v", name, err))
+			continue
+		case dec.Header().NoChecksum():
+			continue // written by Litestream
+		}
+		sum := dec.Trailer().PostApplyChecksum
+		if old, ok := after[f.Max]; ok && old != sum {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: another object has another state of transaction %d", name, f.Max))
+		}
+		after[f.Max] = sum
+		if f.Min > 1 {
+			before[f.Min-1] = dec.Header().PreApplyChecksum
+		}
+	}
+	for n, sum := range before {
+		if old, ok := after[n]; ok && old != sum {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: the object after transaction %d does not follow it", database, n))
+		}
+	}
+	if len(r.Problems) == 0 {
+		if chain, err := plan(files); err == nil {
+			if err := check(ctx, t, database, chain); err != nil {
+				r.Problems = append(r.Problems, err.Error())
+			}
+		}
+	}
+	return r, nil
+}
+
+// check computes the state after each file of a plan without storing it.
+func check(ctx context.Context, t Target, database string, chain []File) error {
+	var all sums
+	for _, f := range chain {
+		dec, err := decode(ctx, t, database, f, func(_ ltx.Header, n uint32, p []byte) error {
+			all.set(n, pageSum(n, p))
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		all.resize(dec.Header().Commit)
+		if !dec.Header().NoChecksum() && all.checksum() != dec.Trailer().PostApplyChecksum {
+			return errors.Join(ltx.ErrChecksumMismatch, errors.New(f.Object(database)))
+		}
+	}
+	return nil
+}
