@@ -361,7 +361,7 @@ func (b *Backup) stored(d *database, o *object) {
 	if !o.since.IsZero() {
 		b.counts.lag(time.Since(o.since))
 	}
-	d.done, d.last, d.stored = max(d.done, o.epoch), time.Now(), uint64(o.Max)
+	d.done, d.last, d.stored, d.behind = max(d.done, o.epoch), time.Now(), uint64(o.Max), time.Time{}
 	b.failed = nil
 	b.plan(d, 1)
 	b.plan(d, queueSnapshot)
@@ -371,14 +371,16 @@ func (b *Backup) stored(d *database, o *object) {
 func (b *Backup) begun(d *database, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.behind = since
+	if !since.IsZero() {
+		d.behind = since
+	}
 }
 
 // finished notes that there was nothing to store.
 func (b *Backup) finished(d *database, epoch uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.done = max(d.done, epoch)
+	d.done, d.behind = max(d.done, epoch), time.Time{}
 }
 
 // Sync returns when the target has all commits that returned before the call. If the target fails, Sync goes on until

@@ -168,8 +168,8 @@ func TestModes(t *testing.T) {
 			if strings.Contains(mode, "exclusive") {
 				old = open(t, path, mode)
 			}
-			for range 3 {
-				run(old, 30)
+			for range 2 {
+				run(old, 15)
 				synced(t, b)
 				if !strings.Contains(mode, "exclusive") {
 					same(t, to, "a/tenant.db", path, commits)
@@ -180,7 +180,7 @@ func TestModes(t *testing.T) {
 			synced(t, b)
 			same(t, to, "a/tenant.db", path, commits)
 			db := open(t, path, mode)
-			run(db, 30)
+			run(db, 15)
 			synced(t, b)
 			db.Close()
 			same(t, to, "a/tenant.db", path, commits)
@@ -189,7 +189,7 @@ func TestModes(t *testing.T) {
 
 			b = start(t, dir, to, nil)
 			db = open(t, path, mode)
-			run(db, 30)
+			run(db, 15)
 			db.Close()
 			synced(t, b)
 			same(t, to, "a/tenant.db", path, commits)

@@ -340,7 +340,7 @@ func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
 	if d.full {
 		return s, d.why
 	}
-	s.since, s.epoch = d.flushing()
+	_, s.epoch = d.flushing()
 	s.changed, s.commit = d.pages, s.pages
 	if d.size != 0 {
 		s.commit = d.size
@@ -387,7 +387,6 @@ type snapshot struct {
 	pages   uint32 // in the file
 	commit  uint32 // of the database
 	changed map[uint32]image
-	since   time.Time
 	epoch   uint64
 }
 

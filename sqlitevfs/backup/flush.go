@@ -81,7 +81,9 @@ func (d *database) prepare(ctx context.Context) error {
 	d.waiting.Store(false) // a later commit begins a new turn
 	d.take()
 	full := d.full
+	since, epoch := d.flushing() // not of commits that come later
 	d.mu.Unlock()
+	d.b.begun(d, since)
 	if !d.known {
 		ok, err := d.connect(ctx)
 		if err != nil {
@@ -90,9 +92,9 @@ func (d *database) prepare(ctx context.Context) error {
 		full = full || !ok
 	}
 	if full {
-		return d.prepareFull()
+		return d.prepareFull(since)
 	}
-	return d.prepareChanges()
+	return d.prepareChanges(since, epoch)
 }
 
 // connect compares the state in which the database was found with the newest one in the target. It reports whether the
@@ -139,7 +141,7 @@ func (d *database) connect(ctx context.Context) (bool, error) {
 }
 
 // prepareFull makes a snapshot. It has all transactions from the first one on.
-func (d *database) prepareFull() error {
+func (d *database) prepareFull(since time.Time) error {
 	scratch, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
 	if err != nil {
 		return err
@@ -156,7 +158,7 @@ func (d *database) prepareFull() error {
 		d.b.finished(d, s.epoch)
 		return nil // an empty database
 	}
-	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: s.since, epoch: s.epoch}
+	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: s.epoch}
 	var out io.Writer = &bytes.Buffer{}
 	if int64(s.commit)*int64(s.page) > maxMemory {
 		if o.file, err = os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*"); err != nil {
@@ -209,13 +211,11 @@ func (d *database) setReady(o *object, out io.Writer) error {
 }
 
 // prepareChanges makes a file of the pages that were taken.
-func (d *database) prepareChanges() error {
+func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 	d.mu.Lock()
 	pages, size, page := d.pages, d.size, d.page
 	d.pages = make(map[uint32]image)
-	since, epoch := d.flushing()
 	d.mu.Unlock()
-	d.b.begun(d, since)
 	defer d.b.memory.Add(-int64(len(pages) * page))
 	if size == 0 {
 		size = uint32(len(d.sums.page))

@@ -82,12 +82,17 @@ func (b *Backup) Databases() []Status {
 	all := make([]Status, 0, len(dbs))
 	for _, d := range dbs {
 		d.mu.Lock()
-		epoch := d.epoch
+		epoch, since := d.epoch, d.since
 		d.mu.Unlock()
 		b.mu.Lock()
 		s := Status{Name: d.name, Last: d.last, TXID: d.stored, waiting: d.done < epoch}
 		if s.waiting {
-			s.Lag = time.Since(d.behind)
+			if !d.behind.IsZero() {
+				since = d.behind
+			}
+			if !since.IsZero() {
+				s.Lag = time.Since(since)
+			}
 		}
 		if d.err != nil {
 			s.Error = d.err.Error()
