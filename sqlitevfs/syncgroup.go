@@ -27,7 +27,7 @@ const (
 	slowFactor = 4
 	minLimit   = 10 * time.Millisecond
 	// After a slow syncfs only plain syncs are used for a time between minPause and
-	// maxPause. After quickRun quick ones in a row the next pause is minPause again.
+	// maxPause, at least costFactor times as long as it took. After quickRun quick ones in a row the next pause is minPause again.
 	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
 	quickRun = 100
@@ -59,6 +59,7 @@ type syncGroup struct {
 
 	policy syncPolicy
 
+	ended       time.Time     // the last sync
 	pausedUntil time.Time     // no syncfs before this time
 	pause       time.Duration // length of the last pause
 	quick       int           // syncfs calls in a row that were quick
@@ -96,6 +97,9 @@ func (g *syncGroup) sync(caller any, fd int) (outcome, error) {
 	now := time.Now()
 	g.mu.Lock()
 	present := g.alone + len(g.waiting) + g.served + 1
+	if present == 1 && !g.ended.IsZero() && now.Sub(g.ended) > maxGap {
+		g.policy.idle()
+	}
 	if g.paused(now) || !g.shares(present, now) {
 		g.alone++
 		g.mu.Unlock()
@@ -129,7 +133,7 @@ func (g *syncGroup) shares(present int, now time.Time) bool {
 		return false
 	}
 	g.expected = max(present, g.policy.active())
-	g.policy.start()
+	g.policy.start(now)
 	return true
 }
 
@@ -275,6 +279,7 @@ func (g *syncGroup) syncAlone(caller any, fd, present int) error {
 	average(&g.aloneTime, now.Sub(start))
 	g.policy.addAlone(caller, present, now)
 	g.alone--
+	g.ended = now
 	return err
 }
 
@@ -299,7 +304,7 @@ func (g *syncGroup) lead(w *waiter, fd int) (outcome, error) {
 		f.turn <- turnDone
 	}
 	n := len(w.followers) + 1
-	g.leading, g.served = false, 0
+	g.leading, g.served, g.ended = false, 0, now
 	g.expected = n + len(g.waiting) + g.alone
 	g.policy.addShared(n, now)
 	if !g.forced {
@@ -324,9 +329,9 @@ func (g *syncGroup) pauseIfSlow(took time.Duration, n int) {
 		return
 	}
 	g.quick = 0
-	g.pause = min(max(2*g.pause, minPause), maxPause)
+	g.pause = min(max(2*g.pause, minPause, costFactor*took), maxPause)
 	g.pausedUntil = time.Now().Add(g.pause)
-	g.policy.sharing = false
+	g.policy.stop()
 }
 
 // leave ends a wait that has lasted too long because the syncfs is slow.

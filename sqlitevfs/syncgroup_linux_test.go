@@ -124,7 +124,7 @@ func TestFlushFollowsSyncFS(t *testing.T) {
 			}
 			return nil
 		}
-		g.policy.start()
+		g.policy.start(time.Now())
 		g.expected = minGroup
 		errs := make([]error, minGroup)
 		var wg sync.WaitGroup

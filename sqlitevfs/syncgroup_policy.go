@@ -23,6 +23,11 @@ const (
 	// once if they are slower than that, for example because syncfs writes much data of
 	// other programs.
 	hopeless = 4
+	// costFactor times the duration of a trial that sharing lost is the least time until the
+	// next trial. The first syncfs of a trial writes all that other programs have written.
+	costFactor = 20
+	// maxGap is the longest time without a caller in sync within a measurement.
+	maxGap = 10 * time.Millisecond
 	// maxMisses is how many rounds in a row may have too few callers.
 	maxMisses = 3
 	// minOverlap is the most plain syncs for each plain sync that overlapped another one.
@@ -48,6 +53,8 @@ type syncPolicy struct {
 	callers       map[any]bool // in the measurement of plain syncs
 	overlaps      int          // plain syncs that another one overlapped
 
+	began   time.Time     // the trial, or sharing that is settled
+	beaten  float64       // while settled: the rate of plain syncs that sharing has beaten
 	won     bool          // sharing won the last comparison
 	settled bool          // sharing won and is kept until recheck
 	recheck time.Time     // when to measure again
@@ -125,14 +132,23 @@ func (p *syncPolicy) wantsTrial(now time.Time) bool {
 }
 
 // start begins sharing.
-func (p *syncPolicy) start() {
+func (p *syncPolicy) start(now time.Time) {
 	p.sharing, p.settled, p.shared = true, false, meter{}
-	p.misses, p.rounds = 0, 0
+	p.misses, p.rounds, p.began = 0, 0, now
+}
+
+// idle begins the measurements again, and ends a trial, after a time without a caller in
+// sync: it says nothing about the rate of syncs.
+func (p *syncPolicy) idle() {
+	if !p.settled {
+		p.stop()
+	}
+	p.shared = meter{}
 }
 
 // stop ends sharing.
 func (p *syncPolicy) stop() {
-	p.sharing = false
+	p.sharing, p.settled = false, false
 	p.reset()
 }
 
@@ -158,6 +174,11 @@ func (p *syncPolicy) decide(callers int, now time.Time) {
 	case !p.sharing:
 	case p.settled && now.After(p.recheck):
 		p.stop()
+	case p.settled && p.shared.covers(minRounds, callers):
+		if p.shared.rate() < p.beaten { // for example, another program has begun to write
+			p.conclude(false, now)
+		}
+		p.shared = meter{start: now}
 	case !p.settled && p.shared.n > 0 && hopeless*p.shared.rate() < p.alone.rate():
 		p.conclude(false, now)
 	case p.settled || !p.shared.covers(minRounds, callers):
@@ -175,11 +196,16 @@ func (p *syncPolicy) conclude(won bool, now time.Time) {
 	if won != p.won {
 		p.won, p.keep = won, 0
 	}
-	p.keep = min(max(2*p.keep, minRecheck), maxRecheck)
-	if won && p.shared.rate() > clearAdvantage*p.alone.rate() {
+	p.keep = max(2*p.keep, minRecheck)
+	switch {
+	case !won && !p.settled:
+		p.keep = max(p.keep, costFactor*now.Sub(p.began))
+	case won && p.shared.rate() > clearAdvantage*p.alone.rate():
 		p.keep = max(p.keep, clearRecheck)
 	}
-	p.sharing, p.settled = won, won
+	p.keep = min(p.keep, maxRecheck)
+	p.beaten = p.alone.rate()
+	p.sharing, p.settled, p.shared = won, won, meter{start: now}
 	p.recheck = now.Add(p.keep)
 	p.reset()
 }

@@ -13,7 +13,7 @@ import (
 func session(p *syncPolicy, now *time.Time, callers, turns int, alone, together time.Duration) (shared int) {
 	for range turns {
 		if !p.sharing && p.wantsTrial(*now) {
-			p.start()
+			p.start(*now)
 		}
 		if p.sharing {
 			*now = now.Add(together)
@@ -67,7 +67,7 @@ func TestRoundsWithAbsentCallersEnd(t *testing.T) {
 	d := &fakeDisk{}
 	g := d.group()
 	g.groupTime = time.Hour // only the test ends a wait
-	g.policy.start()
+	g.policy.start(time.Now())
 	g.expected = 16
 	expire := func() {
 		g.mu.Lock()
@@ -141,7 +141,7 @@ func TestMissedRoundsDelayTheNextTrial(t *testing.T) {
 		now = now.Add(50 * time.Microsecond)
 		if p.addAlone(i%16, 2, now); p.wantsTrial(now) {
 			tries++
-			p.start()
+			p.start(now)
 			for range maxMisses {
 				p.addMiss(now)
 			}
@@ -160,7 +160,7 @@ func TestOneSlowRoundDoesNotEndSharing(t *testing.T) {
 		now = now.Add(100 * time.Microsecond)
 		p.addAlone(i%16, 2, now)
 	}
-	p.start()
+	p.start(now)
 	for round := range 9 {
 		took := 800 * time.Microsecond // half of the time of 16 plain syncs
 		if round == 3 {
@@ -183,7 +183,7 @@ func TestHopelessTrialEndsAtOnce(t *testing.T) {
 		now = now.Add(100 * time.Microsecond)
 		p.addAlone(i%16, 2, now)
 	}
-	p.start()
+	p.start(now)
 	for range 3 { // the first two start the measurement
 		now = now.Add(8 * time.Millisecond)
 		p.addShared(16, now)
@@ -191,5 +191,49 @@ func TestHopelessTrialEndsAtOnce(t *testing.T) {
 	}
 	if p.sharing {
 		t.Error("the trial continues")
+	}
+}
+
+// TestSettledSharingEnds: another program begins to write while sharing is settled.
+func TestSettledSharingEnds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var p syncPolicy
+	for session(&p, &now, 16, 100, time.Millisecond, 300*time.Microsecond); !p.settled || p.keep < time.Second; {
+		session(&p, &now, 16, 1, time.Millisecond, 300*time.Microsecond)
+	}
+	if shared := session(&p, &now, 16, 100, time.Millisecond, 3*time.Millisecond); shared > 20 {
+		t.Errorf("%d of 100 rounds shared a syncfs that is three times as slow as plain syncs", shared)
+	}
+}
+
+// TestIdleTimeIsNotMeasured: callers sync for a time that is too short for a measurement, and
+// pause. The pauses say nothing about plain syncs.
+func TestIdleTimeIsNotMeasured(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var p syncPolicy
+	for range 50 {
+		session(&p, &now, 16, 3, time.Millisecond, time.Millisecond)
+		now = now.Add(40 * time.Millisecond)
+		p.idle()
+	}
+	if p.sharing || p.won {
+		t.Error("sharing was measured as faster")
+	}
+}
+
+// TestLostTrialsAreRare: the first syncfs of each trial writes much data of another program.
+func TestLostTrialsAreRare(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var p syncPolicy
+	start, lost := now, time.Duration(0)
+	for range 20000 {
+		session(&p, &now, 16, 1, time.Millisecond, time.Millisecond)
+		if p.sharing && p.rounds == 1 { // the first round of a trial
+			now = now.Add(200 * time.Millisecond)
+			lost += 200 * time.Millisecond
+		}
+	}
+	if took := now.Sub(start); lost > took/10 {
+		t.Errorf("%v of %v were lost in trials", lost, took)
 	}
 }
