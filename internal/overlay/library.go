@@ -168,6 +168,11 @@ func (b *builder) link() error {
 			return err
 		}
 	}
+	if !b.options.tests { // tests of expvar know its variables
+		if err := b.addHook("expvar", "expvar/ringside_vars_linux.go"); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(filepath.Join(b.temp, mainFile), []byte("package main"+imports), 0o666)
 }
 

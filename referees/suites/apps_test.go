@@ -22,7 +22,7 @@ var programs = []suite{
 	program("mochi", "github.com/mochi-mqtt/server/v2@v2.7.9", "./listeners", "."),
 	program("fasthttp now", "github.com/valyala/fasthttp@v1.78.0", "."),
 	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil"),
-	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.154.1", "./lib/fs", "./lib/filestream", "./lib/persistentqueue", "./lib/mergeset"),
+	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.140.0", "./lib/fs", "./lib/filestream", "./lib/persistentqueue", "./lib/mergeset"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
 	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util"),
 	program("quic", "github.com/quic-go/quic-go@v0.65.0", "."),

@@ -43,7 +43,7 @@ var (
 	xnet = suite{
 		name: "x/net", module: "golang.org/x/net@v0.62.0",
 		pkgs:   []string{"./http2", "./nettest", "./websocket", "./netutil", "./proxy"},
-		judges: "unet", limit: 3 * time.Minute, brief: justRing, few: 2,
+		judges: "unet", limit: 3 * time.Minute, brief: justRing, few: 2, slow: "^TestIssue20704Race$",
 	}
 	raft = suite{
 		name: "raft", module: "github.com/hashicorp/raft@v1.7.3",
