@@ -38,6 +38,7 @@
 //     where possible. They report progress and can be cancelled by a context.
 //   - A [Mapped] is a mapped file whose missing pages are read through a ring, so that no
 //     page fault stops a P.
+//   - [ReadFiles] reads many whole files, and yields them as they arrive.
 //   - [File.ReadAtContext] and [File.WriteAtContext] end when their context ends.
 //
 // For durable logs see package appendlog.

@@ -20,8 +20,9 @@ type File struct {
 
 	fd      int
 	f       *os.File
-	direct  bool // O_DIRECT
-	appends bool // O_APPEND
+	name    string // of a file without an os.File; see readfiles.go
+	direct  bool   // O_DIRECT
+	appends bool   // O_APPEND
 	dropped runtime.Cleanup
 }
 
@@ -309,7 +310,11 @@ func (f *File) Close() error {
 }
 
 func (f *File) pathError(op string, err error) error {
-	return &fs.PathError{Op: op, Path: f.f.Name(), Err: err}
+	name := f.name
+	if f.f != nil {
+		name = f.f.Name()
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // DirectAlign is an alignment in bytes that satisfies O_DIRECT on every

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/reactor"
 )
 
 // Mapped is a file that is mapped into memory for reading. A page fault of memory that is not in
@@ -291,13 +292,16 @@ func (m *Mapped) current(i int) uint64 {
 func (m *Mapped) read(first, end int) (int, error) {
 	off := int64(first) << m.shift
 	p := make([]byte, 1) // the kernel reads the whole page, and copies one byte
+	var whole []byte
 	if end > first+1 {
-		whole := loadBuffers.Get().([]byte)
-		defer loadBuffers.Put(whole)
+		whole = loadBuffers.Get().([]byte)
 		p = whole[:min((end-first)<<m.shift, loadMax)]
 	}
 	next := m.last.Swap(int64(end-1)) + 1
 	n, err := m.readInto(p, off, int64(first) != next && end == first+1)
+	if whole != nil && !errors.Is(err, reactor.ErrTaken) { // otherwise the kernel may still write to it
+		loadBuffers.Put(whole)
+	}
 	switch {
 	case err != nil:
 		return 0, err

@@ -142,3 +142,29 @@ func MapFile(fd, n int) ([]byte, error) {
 
 // UnmapFile frees the memory of [MapFile].
 func UnmapFile(m []byte) error { return unix.Munmap(m) }
+
+// OpenRead opens a file for reading, as os.Open, but without the netpoller. The caller closes the
+// descriptor by CloseRead. The error is a bare errno.
+func OpenRead(name string) (int, error) {
+	if _, errno := faultRetry("open", 1); errno != 0 {
+		return -1, errno
+	}
+	for {
+		fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// CloseRead closes a descriptor of [OpenRead].
+func CloseRead(fd int) { _ = closeFD(fd) }
+
+// FileSize returns the size of an open file, 0 if it is not known.
+func FileSize(fd int) int64 {
+	var st syscall.Stat_t
+	if syscall.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Size
+}

@@ -53,3 +53,12 @@ func MapFile(int, int) ([]byte, error) { return nil, noSys }
 
 // UnmapFile returns ENOSYS.
 func UnmapFile([]byte) error { return noSys }
+
+// OpenRead returns ENOSYS.
+func OpenRead(string) (int, error) { return -1, noSys }
+
+// CloseRead does nothing.
+func CloseRead(int) {}
+
+// FileSize returns 0.
+func FileSize(int) int64 { return 0 }

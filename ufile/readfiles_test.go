@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+
+package ufile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/ufile"
+)
+
+// manyFiles creates files of various sizes.
+func manyFiles(t *testing.T, n int) (names []string) {
+	t.Helper()
+	dir := t.TempDir()
+	content := random(200 << 10)
+	for i := range n {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		size := []int{0, 1, 4096, 10_000, 64 << 10, 64<<10 + 1, 200 << 10}[i%7]
+		if err := os.WriteFile(name, content[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 {
+			forgetCached(t, name)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestReadFiles compares each file with os.ReadFile: cached or not, larger and smaller than a
+// buffer and the bound of memory, missing, a directory, more names than files at a time.
+//
+// Promise: ufile/files-read-once
+func TestReadFiles(t *testing.T) {
+	names := append(manyFiles(t, 70), t.TempDir(), filepath.Join(t.TempDir(), "missing"), "a\x00b", "")
+	if _, err := os.Stat("/proc/self/status"); err == nil {
+		names = append(names, "/proc/filesystems")
+	}
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		for _, o := range []ufile.ReadFilesOptions{{}, {Files: 3, Memory: 1}, {Files: 1000, Memory: 300 << 10}} {
+			seen := make([]bool, len(names))
+			for d := range s.ReadFiles(t.Context(), names, o) {
+				if seen[d.Index] || d.Name != names[d.Index] {
+					t.Fatalf("file %d, %q: seen before, or not the name %q", d.Index, d.Name, names[d.Index])
+				}
+				seen[d.Index] = true
+				sameAsOS(t, d.Name, d.Data, d.Err)
+			}
+			for i, ok := range seen {
+				if !ok {
+					t.Errorf("%s was not yielded", names[i])
+				}
+			}
+		}
+		for range s.ReadFiles(t.Context(), nil, ufile.ReadFilesOptions{}) {
+			t.Error("a file of no names")
+		}
+	})
+}
+
+// sameAsOS compares a result with os.ReadFile.
+func sameAsOS(t *testing.T, name string, data []byte, err error) {
+	t.Helper()
+	want, wantErr := os.ReadFile(name)
+	if !bytes.Equal(data, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		t.Errorf("%q: %d bytes, %v; os.ReadFile has %d, %v", name, len(data), err, len(want), wantErr)
+	}
+}
+
+// TestReadFile compares ReadFile with os.ReadFile, from several goroutines.
+func TestReadFile(t *testing.T) {
+	names := append(manyFiles(t, 21), t.TempDir(), filepath.Join(t.TempDir(), "missing"))
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for _, name := range names {
+					data, err := s.ReadFile(name)
+					sameAsOS(t, name, data, err)
+					if err == nil && data == nil {
+						t.Errorf("%s: nil without an error", name)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestReadFilesCancelled ends the context in the loop: every name is yielded once, those that were
+// not read with the context's cause. Leaving the loop leaks nothing (ringtest.Main).
+func TestReadFilesCancelled(t *testing.T) {
+	names := manyFiles(t, 200)
+	overModes(t, func(t *testing.T, s *ufile.System) {
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		n, cancelled := 0, 0
+		for d := range s.ReadFiles(ctx, names, ufile.ReadFilesOptions{Files: 4}) {
+			cancel(cause)
+			n++
+			if errors.Is(d.Err, cause) {
+				cancelled++
+			} else if d.Err != nil {
+				t.Error(d.Err)
+			}
+		}
+		if n != len(names) || cancelled < len(names)/2 {
+			t.Errorf("%d files, %d of them cancelled, of %d", n, cancelled, len(names))
+		}
+		for range ringtest.Rounds(20, 5) {
+			for range s.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 8, Memory: 100 << 10}) {
+				break
+			}
+		}
+	})
+}
+
+// TestReadFilesDescriptors: no more files are open at a time than Options.Files.
+func TestReadFilesDescriptors(t *testing.T) {
+	const dir = "/proc/self/fd"
+	count := func() int {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("needs /proc")
+		}
+		return len(entries)
+	}
+	names := manyFiles(t, 100)
+	before := count()
+	for range ufile.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 2}) {
+		if now := count(); now > before+2+8 { // and rings
+			t.Fatalf("%d descriptors, %d before", now, before)
+		}
+	}
+}
