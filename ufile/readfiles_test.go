@@ -103,6 +103,7 @@ func TestReadFilesCancelled(t *testing.T) {
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
 		n, cancelled := 0, 0
 		for d := range s.ReadFiles(ctx, names, ufile.ReadFilesOptions{Files: 4}) {
 			cancel(cause)
