@@ -23,7 +23,7 @@ func TestSQLOpensNoFiles(t *testing.T) {
 	caughtUp(t, leader, "db", follower)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "made")
-	names := []string{file, "file:" + file + "?vfs=os", filepath.Join(leader.data, "other.db"), "file:" + filepath.Join(follower.data, "other.db") + "?vfs=os"}
+	names := []string{file, "file:" + file + "?vfs=os", filepath.Join(leader.catalog.data, "other.db"), "file:" + filepath.Join(follower.catalog.data, "other.db") + "?vfs=os"}
 	type statement struct {
 		query string
 		args  []any

@@ -35,21 +35,21 @@ func (n *Node) Backup(ctx context.Context, dir string) error {
 	if err := n.WaitReady(soon); err != nil {
 		return fmt.Errorf("replica: the backup needs a leader, see Recover if a majority is lost: %w", err)
 	}
-	if err := n.fresh(soon, 0); err != nil {
+	if err := n.reads.fresh(soon, 0); err != nil {
 		return fmt.Errorf("replica: the backup needs a leader, see Recover if a majority is lost: %w", err)
 	}
-	n.mu.RLock()
-	m := manifest{Version: 1, Cluster: n.cluster, Index: n.applied.Load()}
-	n.mu.RUnlock()
+	n.membership.mu.RLock()
+	m := manifest{Version: 1, Cluster: n.membership.cluster, Index: n.progress.applied.Load()}
+	n.membership.mu.RUnlock()
 	folders := make(map[string]bool)
 	for _, name := range n.List() {
-		db, err := n.named(name)
+		db, err := n.catalog.named(name)
 		if err != nil {
 			continue // deleted meanwhile
 		}
 		path := filepath.Join(dir, "data", filepath.FromSlash(name))
 		folders[filepath.Dir(path)] = true
-		err = n.mkdirAll(filepath.Dir(path))
+		err = n.opts.disk.mkdirAll(filepath.Dir(path))
 		var pos Position
 		if err == nil {
 			pos, err = n.copyTo(ctx, db, path)
@@ -63,23 +63,23 @@ func (n *Node) Backup(ctx context.Context, dir string) error {
 		m.Databases = append(m.Databases, databaseState{db.id, name, db.pageSize, pos})
 	}
 	for folder := range folders {
-		if err := n.syncFile(folder); err != nil {
+		if err := n.opts.disk.syncFile(folder); err != nil {
 			return err
 		}
 	}
-	if err := n.mkdirAll(dir); err != nil {
+	if err := n.opts.disk.mkdirAll(dir); err != nil {
 		return err
 	}
 	p, err := json.MarshalIndent(m, "", "\t")
 	if err != nil {
 		return err
 	}
-	return n.writeFile(filepath.Join(dir, backupFile), p)
+	return n.opts.disk.writeFile(filepath.Join(dir, backupFile), p)
 }
 
 // copyTo writes a database into a file, and syncs it.
 func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Position, err error) {
-	f, m, pos, err := n.imageOf(ctx, db.id, 0)
+	f, m, pos, err := n.repairs.imageOf(ctx, db.id, 0)
 	if err != nil {
 		return pos, err
 	}
@@ -105,7 +105,7 @@ func (n *Node) copyTo(ctx context.Context, db *database, path string) (_ Positio
 		}
 	}
 	if sum != pos.Sum {
-		n.differs(db.id, sum, pos)
+		n.repairs.differs(db.id, sum, pos)
 		return pos, fmt.Errorf("%w: its pages have the checksum %016x instead of %016x", ErrDiffer, sum, pos.Sum)
 	}
 	return pos, errors.Join(w.Flush(), out.Sync())
@@ -120,7 +120,7 @@ const partBytes = 2 << 20
 // is complete. After an error some databases may have been restored: Restore can be called again,
 // also on the next leader, and restores the others.
 func (n *Node) Restore(ctx context.Context, dir string) error {
-	if err := n.writable(); err != nil {
+	if err := n.role.writable(); err != nil {
 		return err
 	}
 	p, err := os.ReadFile(filepath.Join(dir, backupFile))
@@ -161,15 +161,15 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	if s.PageSize < 512 || s.PageSize > 65536 {
 		return errEntry
 	}
-	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.run), n.next.Add(1))
+	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.proposer.run), n.proposer.next.Add(1))
 	defer func() {
 		if err != nil { // without a name: removes the parts
 			ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
 			defer cancel()
-			_ = n.commit(ctx, opWhole, append(slices.Clone(id), make([]byte, 12)...))
+			_ = n.proposer.commit(ctx, opWhole, append(slices.Clone(id), make([]byte, 12)...))
 		}
 	}()
-	leader := n.leader()
+	leader := n.role.leader()
 	in := bufio.NewReaderSize(f, 256<<10)
 	var sum uint64
 	pgno := uint32(1)
@@ -187,10 +187,10 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 			sum ^= pageSum(pgno, part[i:i+int(s.PageSize)])
 			pgno++
 		}
-		if n.leader() != leader { // the parts may have been removed, see dropParts
-			return n.notLeader()
+		if n.role.leader() != leader { // the parts may have been removed, see dropParts
+			return n.role.notLeader()
 		}
-		if err := n.commit(ctx, opPart, append(rest, part[:k]...)); err != nil {
+		if err := n.proposer.commit(ctx, opPart, append(rest, part[:k]...)); err != nil {
 			return err
 		}
 		at += int64(k)
@@ -200,10 +200,10 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	if sum != s.Position.Sum {
 		return fmt.Errorf("the file was changed: its checksum is %016x instead of %016x", sum, s.Position.Sum)
 	}
-	if n.leader() != leader {
-		return n.notLeader()
+	if n.role.leader() != leader {
+		return n.role.notLeader()
 	}
-	return n.commit(ctx, opWhole, append(rest, s.Name...))
+	return n.proposer.commit(ctx, opWhole, append(rest, s.Name...))
 }
 
 // dropParts removes the parts of files that other processes have begun to restore, on all nodes. This node leads, so
@@ -215,54 +215,9 @@ func (n *Node) dropParts() {
 	}
 	for _, e := range parts {
 		id, err := hex.DecodeString(e.Name())
-		if err != nil || len(id) != 16 || binary.LittleEndian.Uint64(id) == n.run {
+		if err != nil || len(id) != 16 || binary.LittleEndian.Uint64(id) == n.proposer.run {
 			continue
 		}
-		_ = n.commit(n.closing, opWhole, append(id, make([]byte, 12)...)) // the next leader tries again
+		_ = n.proposer.commit(n.closing, opWhole, append(id, make([]byte, 12)...)) // the next leader tries again
 	}
-}
-
-// staging returns the path at which the parts of a restored file are collected.
-func (n *Node) staging(id []byte) string {
-	return filepath.Join(n.opts.Dir, "staging", hex.EncodeToString(id))
-}
-
-// part writes a part of a file. If that fails on a node, or a node lacks parts because it was
-// restarted, it fetches the database when it is complete on another one: the node that runs
-// Restore has all parts.
-func (n *Node) part(rest []byte) error {
-	if len(rest) < 24 {
-		return errEntry
-	}
-	path := n.staging(rest[:16])
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(rest[24:], int64(binary.LittleEndian.Uint64(rest[16:])))
-	return errors.Join(err, f.Close())
-}
-
-// whole makes a database from the parts of a file, or removes them if there is no name.
-func (n *Node) whole(at Position, id uint64, rest []byte) error {
-	if len(rest) < 28 {
-		return errEntry
-	}
-	path, name := n.staging(rest[:16]), string(rest[28:])
-	at.Sum = binary.LittleEndian.Uint64(rest[16:])
-	defer os.Remove(path) // it still exists if the database was made before a restart
-	if name == "" {
-		return nil
-	}
-	return n.define(at, id, name, binary.LittleEndian.Uint32(rest[24:]), func(db *database) error {
-		err := n.syncFile(path)
-		if err == nil {
-			err = n.rename(path, db.path)
-		}
-		return err
-	})
 }

@@ -36,12 +36,12 @@ func TestBytesInFlight(t *testing.T) {
 		}()
 	}
 	until(t, "all transactions wait", func() bool {
-		leader.pendMu.Lock()
-		defer leader.pendMu.Unlock()
-		return len(leader.pending) == writers && leader.flying.Load() >= flight && leader.raft.LastIndex() > before
+		leader.proposer.mu.Lock()
+		defer leader.proposer.mu.Unlock()
+		return len(leader.proposer.pending) == writers && leader.proposer.flying.Load() >= flight && leader.raft.LastIndex() > before
 	})
 	most := flight + entryBytes + size + size/4 // an entry has entryBytes and one more transaction
-	if got := leader.flying.Load(); got > int64(most) {
+	if got := leader.proposer.flying.Load(); got > int64(most) {
 		t.Errorf("%d bytes are in flight, more than %d", got, most)
 	}
 	logged := 0
@@ -60,7 +60,7 @@ func TestBytesInFlight(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := leader.flying.Load(); got > int64(most) {
+	if got := leader.proposer.flying.Load(); got > int64(most) {
 		t.Errorf("%d bytes are in flight after the commits", got)
 	}
 	c.judge()

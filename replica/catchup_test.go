@@ -91,7 +91,7 @@ func TestSpilledBacklog(t *testing.T) {
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)")
 	c.judge()
-	d, err := n.named("db")
+	d, err := n.catalog.named("db")
 	must(t, err)
 	d.mu.Lock()
 	d.broken, d.fetching = &BrokenError{"db", os.ErrInvalid}, true
@@ -119,7 +119,7 @@ func TestSpilledBacklog(t *testing.T) {
 
 func mustNamed(t *testing.T, n *Node, name string) *database {
 	t.Helper()
-	d, err := n.named(name)
+	d, err := n.catalog.named(name)
 	must(t, err)
 	return d
 }
@@ -167,7 +167,7 @@ func TestOrphans(t *testing.T) {
 	}
 	c.judge()
 	c.stop(away.ID())
-	foreign := filepath.Join(away.data, "tenants", "note.txt")
+	foreign := filepath.Join(away.catalog.data, "tenants", "note.txt")
 	must(t, os.WriteFile(foreign, []byte("not a database"), 0o600))
 	for i := range 3 {
 		must(t, leader.Delete(t.Context(), fmt.Sprint("tenants/", i)))
@@ -180,7 +180,7 @@ func TestOrphans(t *testing.T) {
 	n := c.start(away.ID())
 	caughtUp(t, leader, "tenants/3", n)
 	until(t, "the files are gone", func() bool {
-		files, err := filepath.Glob(filepath.Join(n.data, "tenants", "[012]*"))
+		files, err := filepath.Glob(filepath.Join(n.catalog.data, "tenants", "[012]*"))
 		return err == nil && len(files) == 0
 	})
 	if _, err := os.Stat(foreign); err != nil {
@@ -195,7 +195,7 @@ func TestOrphans(t *testing.T) {
 func TestPartsOfKilledRestore(t *testing.T) {
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
 	leader := c.leader()
-	must(t, leader.commit(t.Context(), opPart, append(make([]byte, 24), "a part"...))) // of a process that is gone
+	must(t, leader.proposer.commit(t.Context(), opPart, append(make([]byte, 24), "a part"...))) // of a process that is gone
 	for _, n := range c.all() {
 		until(t, "the part is there", func() bool {
 			parts, _ := filepath.Glob(filepath.Join(n.opts.Dir, "staging", "*"))

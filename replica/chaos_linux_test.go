@@ -230,8 +230,8 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 		}
 	case "check":
 		s := n.Status()
-		if !n.recovered.Load() || len(s.Broken) > 0 {
-			r.Err, r.Detail = "no", fmt.Sprintf("not whole: %v, recovered %v", s.Broken, n.recovered.Load())
+		if !n.progress.recovered.Load() || len(s.Broken) > 0 {
+			r.Err, r.Detail = "no", fmt.Sprintf("not whole: %v, recovered %v", s.Broken, n.progress.recovered.Load())
 			return r
 		}
 		if n.metrics.Broken.Load() > 0 {

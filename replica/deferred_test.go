@@ -24,7 +24,7 @@ func deferredOn(t *testing.T, leader *Node, nodes ...*Node) {
 	t.Helper()
 	caughtUp(t, leader, "db", nodes...)
 	for _, n := range nodes {
-		if d, err := n.named("db"); err != nil || !d.hasDeferred.Load() {
+		if d, err := n.catalog.named("db"); err != nil || !d.hasDeferred.Load() {
 			t.Fatalf("%s has nothing deferred: %v", n.ID(), err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestDeferred(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)")
 	c.judge()
 	n := c.followers()[0]
-	d, err := n.named("db")
+	d, err := n.catalog.named("db")
 	must(t, err)
 	frames := func() int {
 		d.mu.Lock()
@@ -96,7 +96,7 @@ func TestDeferredAtTheEnd(t *testing.T) {
 	followers := c.followers()
 	deferredOn(t, leader, followers...)
 	must(t, followers[0].raft.Snapshot().Error())
-	if d, err := followers[0].named("db"); err != nil || d.hasDeferred.Load() {
+	if d, err := followers[0].catalog.named("db"); err != nil || d.hasDeferred.Load() {
 		t.Errorf("the snapshot lacks a transaction: %v", err)
 	}
 	execAll(t, db, "INSERT INTO t VALUES(2)")
@@ -113,7 +113,7 @@ func TestDeferredAtTheEnd(t *testing.T) {
 		return c.leader() != leader
 	})
 	next := c.leader()
-	if d, err := next.named("db"); err != nil || d.hasDeferred.Load() {
+	if d, err := next.catalog.named("db"); err != nil || d.hasDeferred.Load() {
 		t.Errorf("the leader lacks a transaction: %v", err)
 	}
 	execAll(t, open(t, next, "db"), "UPDATE t SET x=x+1")
@@ -131,7 +131,7 @@ func TestWriterBesideDeferred(t *testing.T) {
 	n := c.leader()
 	db := open(t, n, "db")
 	execAll(t, db, "CREATE TABLE t(x)")
-	d, err := n.named("db")
+	d, err := n.catalog.named("db")
 	must(t, err)
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
@@ -230,7 +230,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 	}
-	from, err := n.named("from")
+	from, err := n.catalog.named("from")
 	must(t, err)
 	from.mu.Lock()
 	list, err := n.logged(from, n.raft.LastIndex(), math.MaxUint64)
@@ -240,9 +240,9 @@ func TestMerge(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		name := fmt.Sprint("to", seed)
 		must(t, n.Create(t.Context(), name, o))
-		to, err := n.named(name)
+		to, err := n.catalog.named(name)
 		must(t, err)
-		n.prompt.Store(false)
+		n.role.prompt.Store(false)
 		to.mu.Lock()
 		groups, largest := 0, 0
 		for _, change := range list {
@@ -291,7 +291,7 @@ func TestEntriesInFlight(t *testing.T) {
 	var all []*proposal
 	for i := range count {
 		p := createOp(t, leader, fmt.Sprint("db", i))
-		leader.enqueue(t.Context(), p)
+		leader.proposer.enqueue(t.Context(), p)
 		all = append(all, p)
 		if i < opsInFlight {
 			until(t, "an entry is proposed", func() bool { return leader.metrics.Entries.Load() > before+uint64(i) })
@@ -300,7 +300,7 @@ func TestEntriesInFlight(t *testing.T) {
 	until(t, "the others are proposed", func() bool { return leader.metrics.Entries.Load() > before+opsInFlight })
 	close(gate)
 	for _, p := range all {
-		must(t, leader.await(t.Context(), nil, p, func() {}))
+		must(t, leader.proposer.await(t.Context(), nil, p, func() {}))
 	}
 	if got := leader.metrics.Entries.Load() - before; got > 2*opsInFlight { // one by one the others would have 2*opsInFlight more
 		t.Errorf("%d operations have %d entries", count, got)

@@ -126,15 +126,15 @@ func (c *connector) Driver() driver.Driver { return c.n.Driver() }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	n := c.n
-	if c.forward && !c.stale && n.leader() == nil {
+	if c.forward && !c.stale && n.role.leader() == nil {
 		return c.connectLeader(ctx)
 	}
-	db, err := n.named(c.name)
+	db, err := n.catalog.named(c.name)
 	if errors.Is(err, os.ErrNotExist) && c.stale { // it may have been created within the bound
-		if err := n.fresh(ctx, c.bound); err != nil {
+		if err := n.reads.fresh(ctx, c.bound); err != nil {
 			return nil, err
 		}
-		db, err = n.named(c.name)
+		db, err = n.catalog.named(c.name)
 	}
 	if errors.Is(err, os.ErrNotExist) && !c.stale && c.id.Load() == 0 {
 		err = n.Create(ctx, c.name, CreateOptions{})
@@ -143,7 +143,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			n.fitness.fileFailed(err)
 		}
 		if err == nil || errors.Is(err, os.ErrExist) {
-			db, err = n.named(c.name)
+			db, err = n.catalog.named(c.name)
 		}
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := n.WaitReady(ctx); err != nil {
 		return nil, err
 	}
-	writer := !c.stale && n.leader() != nil
+	writer := !c.stale && n.role.leader() != nil
 	epoch, err := db.usable()
 	if err != nil {
 		if _, broken := errors.AsType[*BrokenError](err); broken && writer {
@@ -165,10 +165,10 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	// SQLite drops the reason of a failed commit. The WAL's file passes it to the connection.
 	k := &conn{c: c, db: db, epoch: epoch, writer: writer, ended: make(chan struct{})}
-	token := strconv.FormatUint(n.next.Add(1), 36)
-	n.connecting.Store(token, k)
-	defer n.connecting.Delete(token)
-	uri := db.uri + "?vfs=" + n.vfsName + "&" + paramConn + "=" + token + "&_pragma=busy_timeout(60000)"
+	token := strconv.FormatUint(n.proposer.next.Add(1), 36)
+	n.sessions.connecting.Store(token, k)
+	defer n.sessions.connecting.Delete(token)
+	uri := db.uri + "?vfs=" + n.catalog.vfsName + "&" + paramConn + "=" + token + "&_pragma=busy_timeout(60000)"
 	if writer {
 		uri += "&" + paramRole + "=" + roleWriter + "&_pragma=synchronous(full)&_txlock=immediate"
 	}
@@ -187,30 +187,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := k.Conn.Raw().SetAuthorizer(k.authorize); err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
-	n.connMu.Lock()
-	n.conns[k] = struct{}{}
-	n.connMu.Unlock()
+	n.sessions.mu.Lock()
+	n.sessions.conns[k] = struct{}{}
+	n.sessions.mu.Unlock()
 	if !k.valid() { // the node was deposed meanwhile
-		return nil, errors.Join(n.notLeader(), k.Close())
+		return nil, errors.Join(n.role.notLeader(), k.Close())
 	}
 	return k, nil
-}
-
-// evict ends the transactions of connections of this node: of one database, or of all.
-func (n *Node) evict(db *database) {
-	n.connMu.Lock()
-	var all []*conn
-	for k := range n.conns {
-		if (db == nil || k.db == db) && (k.writer || db != nil && k.epoch != db.epoch.Load() || n.closing.Err() != nil) {
-			all = append(all, k)
-		}
-	}
-	n.connMu.Unlock()
-	for _, k := range all {
-		if k.depose() {
-			go k.end()
-		}
-	}
 }
 
 // conn is a connection of the driver. Its calls are made one at a time, so that the node can
@@ -333,7 +316,7 @@ func (k *conn) gone() error {
 	if k.c.stale {
 		return driver.ErrBadConn // the file was replaced or repaired: database/sql uses a new connection
 	}
-	if err := k.c.n.writable(); err != nil {
+	if err := k.c.n.role.writable(); err != nil {
 		return err
 	}
 	return &NotLeaderError{Leader: k.c.n.opts.ID, Address: k.c.n.Address()} // this node leads again: the caller may repeat
@@ -341,7 +324,7 @@ func (k *conn) gone() error {
 
 func (k *conn) valid() bool {
 	n := k.c.n
-	return !k.deposed.Load() && k.epoch == k.db.epoch.Load() && (k.c.stale || k.writer == (n.leader() != nil))
+	return !k.deposed.Load() && k.epoch == k.db.epoch.Load() && (k.c.stale || k.writer == (n.role.leader() != nil))
 }
 
 // IsValid reports whether the pool may keep the connection.
@@ -357,9 +340,9 @@ func (k *conn) ResetSession(context.Context) error {
 
 func (k *conn) Close() error {
 	n := k.c.n
-	n.connMu.Lock()
-	delete(n.conns, k)
-	n.connMu.Unlock()
+	n.sessions.mu.Lock()
+	delete(n.sessions.conns, k)
+	n.sessions.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.depose()
@@ -390,7 +373,7 @@ func (k *conn) translate(err error) error {
 		return e
 	}
 	if errors.Is(err, sqlite3.READONLY) && !k.writer && !k.c.stale {
-		return k.c.n.notLeader()
+		return k.c.n.role.notLeader()
 	}
 	if errors.Is(err, sqlite3.READONLY) && k.c.stale {
 		return fmt.Errorf("replica: connections with Stale cannot write: %w", err)
@@ -408,11 +391,11 @@ func (k *conn) check(ctx context.Context) error {
 	}
 	var err error
 	if k.c.stale {
-		if err = k.c.n.fresh(ctx, k.c.bound); err == nil {
+		if err = k.c.n.reads.fresh(ctx, k.c.bound); err == nil {
 			err = k.db.readable() // what has been applied since begin
 		}
 	} else {
-		err = k.c.n.verify(ctx)
+		err = k.c.n.reads.confirmLeads(ctx)
 	}
 	k.checked = err == nil && k.inTx
 	return err
@@ -433,7 +416,7 @@ func (k *conn) BeginTx(user context.Context, o driver.TxOptions) (driver.Tx, err
 		if err := k.check(ctx); err != nil {
 			return nil, err
 		}
-	} else if err := k.c.n.writable(); err != nil {
+	} else if err := k.c.n.role.writable(); err != nil {
 		return nil, err
 	}
 	tx, err := k.Conn.BeginTx(ctx, o)

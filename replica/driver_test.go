@@ -78,17 +78,17 @@ func TestWriterBesideApply(t *testing.T) {
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
-			d, err := leader.named("db")
+			d, err := leader.catalog.named("db")
 			must(t, err)
 			tx, err := db.BeginTx(t.Context(), nil)
 			must(t, err)
 			_, err = tx.Exec("INSERT INTO t VALUES(2)")
 			must(t, err)
-			leader.connMu.Lock()
+			leader.sessions.mu.Lock()
 			var k *conn
-			for k = range leader.conns {
+			for k = range leader.sessions.conns {
 			}
-			leader.connMu.Unlock()
+			leader.sessions.mu.Unlock()
 			d.mu.Lock() // as apply does
 			result := make(chan error, 1)
 			go func() { result <- call(tx) }()
@@ -99,7 +99,7 @@ func TestWriterBesideApply(t *testing.T) {
 				}
 				return true
 			})
-			leader.evict(d)
+			leader.sessions.evict(d)
 			free := false
 			for end := time.Now().Add(10 * time.Second); !free && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				free, err = tryLock(d.pages.shm, lockWrite)
@@ -133,7 +133,7 @@ func TestReaderOfBrokenFile(t *testing.T) {
 	must(t, err)
 	defer kept.Close()
 	must(t, kept.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(new(int)))
-	d, err := n.named("db")
+	d, err := n.catalog.named("db")
 	must(t, err)
 	d.mu.Lock()
 	d.fail(errors.New("found to differ by the test"))
@@ -187,7 +187,7 @@ func TestCommitWithoutStorage(t *testing.T) {
 		}
 		cancel()
 	}
-	if last := leader.raft.LastIndex(); leader.leader() != nil && last > logged+1 {
+	if last := leader.raft.LastIndex(); leader.role.leader() != nil && last > logged+1 {
 		t.Errorf("%d transactions were proposed", last-logged)
 	}
 	logs.reset()
@@ -241,7 +241,7 @@ func TestCommitWithoutDeadline(t *testing.T) {
 		go func() { done <- call.f() }()
 		select {
 		case err := <-done:
-			if leads := leader.leader(); leads == nil || leads.term != term {
+			if leads := leader.role.leader(); leads == nil || leads.term != term {
 				t.Logf("the leader has changed: %s: %v", call.what, err)
 			} else if err == nil || errors.Is(err, ErrUncertain) != call.uncertain || !strings.Contains(err.Error(), "nothing was committed for") {
 				t.Errorf("%s: %v", call.what, err)
@@ -289,7 +289,7 @@ func TestConnectionsAfterClose(t *testing.T) {
 	kept, err := db.Conn(t.Context())
 	must(t, err)
 	defer kept.Close()
-	d, err := n.named("db")
+	d, err := n.catalog.named("db")
 	must(t, err)
 	opened, err := sqlite3.OpenFlags(d.keeperURI(), sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
 	must(t, err)
@@ -313,7 +313,7 @@ func TestConnectionsAfterClose(t *testing.T) {
 func TestDriver(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	register := func(n *Node) (name string) {
-		name = "driver of " + n.vfsName
+		name = "driver of " + n.catalog.vfsName
 		sql.Register(name, n.Driver())
 		return name
 	}

@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,7 +95,7 @@ func (f *fitness) look() {
 	f.mu.Unlock()
 	switch {
 	case hung:
-		f.stuck.Store(!f.n.running.Load() || !f.n.alone())
+		f.stuck.Store(!f.n.role.running.Load() || !f.n.role.alone())
 		f.resign(fmt.Errorf("a write of raft's log has not returned for %v", hungAfter))
 		f.suspect()
 	case slow:
@@ -171,7 +170,7 @@ func (f *fitness) try() error {
 	if err := f.present(); err != nil {
 		return err
 	}
-	for _, dir := range []string{f.n.data, f.n.opts.Dir} {
+	for _, dir := range []string{f.n.catalog.data, f.n.opts.Dir} {
 		name := filepath.Join(dir, sealFile+".probe")
 		p := []byte("probe")
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -194,7 +193,7 @@ func (f *fitness) try() error {
 
 // present returns an error if data/ is not there, or no file can be opened.
 func (f *fitness) present() error {
-	_, err := os.ReadFile(filepath.Join(f.n.data, sealFile))
+	_, err := os.ReadFile(filepath.Join(f.n.catalog.data, sealFile))
 	return err
 }
 
@@ -216,7 +215,7 @@ func (f *fitness) recover() bool {
 
 // logFailed is called when a write of raft's log has failed. A leader that cannot store entries is none.
 func (f *fitness) logFailed(err error) {
-	if f.n.running.Load() && f.n.raft.State() == raft.Leader {
+	if f.n.role.running.Load() && f.n.raft.State() == raft.Leader {
 		f.resign(fmt.Errorf("raft's log cannot be written: %w", err))
 	}
 	f.suspect()
@@ -231,7 +230,7 @@ func (f *fitness) fileFailed(err error) {
 		f.broken = time.Now()
 	}
 	f.mu.Unlock()
-	if !soon && f.n.leading.Load() != nil {
+	if !soon && f.n.role.leading.Load() != nil {
 		f.resign(err)
 	}
 	f.suspect()
@@ -242,7 +241,7 @@ func (f *fitness) fileFailed(err error) {
 func (f *fitness) resign(err error) {
 	f.mu.Lock()
 	// Again if no other node took over: one may be able to by now.
-	first := f.reason == nil || time.Since(f.since) > 3*f.n.opts.Election && f.n.leading.Load() != nil
+	first := f.reason == nil || time.Since(f.since) > 3*f.n.opts.Election && f.n.role.leading.Load() != nil
 	if first {
 		f.reason, f.since = err, time.Now()
 	}
@@ -250,8 +249,8 @@ func (f *fitness) resign(err error) {
 	if first {
 		f.n.log.Error("replica: this node cannot lead", "error", err)
 	}
-	if first && f.n.running.Load() && !f.n.alone() {
-		f.n.giveUp()
+	if first && f.n.role.running.Load() && !f.n.role.alone() {
+		f.n.role.giveUp()
 	}
 }
 
@@ -264,7 +263,7 @@ func (f *fitness) why() error {
 
 // mayLead returns an error if this node must not send heartbeats and be no candidate.
 func (f *fitness) mayLead() error {
-	if f.n.retiring.Load() && f.n.closing.Err() == nil && f.n.running.Load() && f.n.raft.State() != raft.Leader {
+	if f.n.role.retiring.Load() && f.n.closing.Err() == nil && f.n.role.running.Load() && f.n.raft.State() != raft.Leader {
 		return errors.New("replica: this node is being closed")
 	}
 	f.mu.Lock()
@@ -274,7 +273,7 @@ func (f *fitness) mayLead() error {
 	}
 	// A transfer comes first. A leader that is mute is none soon.
 	age := time.Since(f.since)
-	if age < f.n.opts.Election/10 && f.n.running.Load() && f.n.raft.State() == raft.Leader || age > unfitElections*f.n.opts.Election {
+	if age < f.n.opts.Election/10 && f.n.role.running.Load() && f.n.raft.State() == raft.Leader || age > unfitElections*f.n.opts.Election {
 		return nil
 	}
 	return fmt.Errorf("replica: this node cannot lead: %w", f.reason)
@@ -290,60 +289,8 @@ func (f *fitness) watch() {
 			return
 		case <-tick.C:
 		}
-		if f.n.leading.Load() != nil && f.present() != nil {
+		if f.n.role.leading.Load() != nil && f.present() != nil {
 			f.suspect()
 		}
 	}
-}
-
-// alone reports whether no other member can lead.
-func (n *Node) alone() bool {
-	f := n.raft.GetConfiguration()
-	if f.Error() != nil {
-		return true
-	}
-	for _, m := range f.Configuration().Servers {
-		if m.Suffrage == raft.Voter && string(m.ID) != n.opts.ID {
-			return false
-		}
-	}
-	return true
-}
-
-// handOver transfers the leadership before the node is closed, so that the others need not notice that it
-// is gone.
-func (n *Node) handOver() {
-	if !n.running.Load() || n.raft.State() != raft.Leader || n.alone() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.closing, max(n.opts.Election, time.Second))
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		f := n.raft.LeadershipTransfer()
-		n.store.note()
-		done <- f.Error()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// Ready returns nil if this node serves: it has caught up since its start, knows a leader, and its disk works. It
-// returns the reason otherwise. It asks no other node.
-func (n *Node) Ready() error {
-	if n.closing.Err() != nil {
-		return fmt.Errorf("replica: %w", os.ErrClosed)
-	}
-	if err := n.fitness.why(); err != nil {
-		return fmt.Errorf("replica: this node cannot lead: %w", err)
-	}
-	if !n.recovered.Load() {
-		return fmt.Errorf("replica: %w", errRecovering)
-	}
-	if _, id := n.raft.LeaderWithID(); id == "" {
-		return &NotLeaderError{}
-	}
-	return nil
 }

@@ -33,13 +33,13 @@ func TestUnfitLeader(t *testing.T) {
 		return fault{sync: func(string) error { return errno }, write: func() error { return errno }}
 	}
 	hang := make(chan struct{})
-	away := func(n *Node) string { return n.data + ".away" }
+	away := func(n *Node) string { return n.catalog.data + ".away" }
 	for name, f := range map[string]fault{
 		"EIO": failing(syscall.EIO), "EROFS": failing(syscall.EROFS), "ENOSPC": failing(syscall.ENOSPC), "EDQUOT": failing(syscall.EDQUOT),
 		"log": {write: func() error { return syscall.EIO }},
 		"hang": {sync: func(string) error { <-hang; return nil }, write: func() error { <-hang; return nil },
 			end: func(*Node) error { close(hang); return nil }},
-		"no data": {begin: func(n *Node) error { return os.Rename(n.data, away(n)) }, end: func(n *Node) error { return os.Rename(away(n), n.data) }},
+		"no data": {begin: func(n *Node) error { return os.Rename(n.catalog.data, away(n)) }, end: func(n *Node) error { return os.Rename(away(n), n.catalog.data) }},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			var faulty atomic.Pointer[string] // the directory whose files fail
@@ -94,7 +94,7 @@ func TestUnfitLeader(t *testing.T) {
 			if name != "log" && (leader.Status().Unfit == "" || leader.Ready() == nil) {
 				until(t, "the status says it", func() bool { return leader.Status().Unfit != "" && leader.Ready() != nil })
 			}
-			if leader.leader() != nil {
+			if leader.role.leader() != nil {
 				t.Error("it still leads")
 			}
 			if f.end != nil {
@@ -123,7 +123,7 @@ func TestSuspectedInVain(t *testing.T) {
 	if err := errors.Join(n.fitness.why(), n.Ready()); err != nil {
 		t.Error(err)
 	}
-	left, err := filepath.Glob(filepath.Join(n.data, sealFile+".*"))
+	left, err := filepath.Glob(filepath.Join(n.catalog.data, sealFile+".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}

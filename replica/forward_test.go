@@ -142,7 +142,7 @@ func TestForwardIdle(t *testing.T) {
 	leader := c.leader()
 	db := open(t, c.followers()[0], "db")
 	execAll(t, db, "CREATE TABLE t(x)")
-	leader.forwardIdle.Store(int64(50 * time.Millisecond))
+	leader.sessions.forwardIdle.Store(int64(50 * time.Millisecond))
 	ctx, cancel := contextFor(t)
 	defer cancel()
 	var tx *sql.Tx
@@ -293,7 +293,7 @@ func TestForwardedToDeadLeader(t *testing.T) {
 func TestForwardedBegin(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	leader := c.leader()
-	leader.forwardIdle.Store(int64(50 * time.Millisecond))
+	leader.sessions.forwardIdle.Store(int64(50 * time.Millisecond))
 	db := open(t, c.followers()[0], "db")
 	execAll(t, db, "CREATE TABLE t(x)")
 	kept, err := db.Conn(t.Context())

@@ -202,7 +202,7 @@ func (c *cluster) leader() *Node {
 	var leader *Node
 	until(c.t, "a leader", func() bool {
 		for _, n := range c.all() {
-			if n.leader() != nil && n.verify(c.t.Context()) == nil {
+			if n.role.leader() != nil && n.reads.confirmLeads(c.t.Context()) == nil {
 				leader = n
 				return true
 			}
@@ -233,7 +233,7 @@ func (c *cluster) judge() {
 	leader := c.leader()
 	until(c.t, "all databases are whole", func() bool {
 		for _, n := range c.all() {
-			if s := n.Status(); len(s.Broken) > 0 || !n.recovered.Load() {
+			if s := n.Status(); len(s.Broken) > 0 || !n.progress.recovered.Load() {
 				return false
 			}
 		}
@@ -465,9 +465,9 @@ func (p delayedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 // createOp proposes the creation of a database, without passing it to raft.
 func createOp(t *testing.T, n *Node, name string) *proposal {
 	t.Helper()
-	size, pages, err := n.emptyDatabase(CreateOptions{})
+	size, pages, err := n.catalog.emptyDatabase(CreateOptions{})
 	must(t, err)
 	rest := binary.LittleEndian.AppendUint32(nil, size)
 	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
-	return n.propose(opCreate, append(append(rest, name...), pages...))
+	return n.proposer.propose(opCreate, append(append(rest, name...), pages...))
 }

@@ -29,9 +29,9 @@ func TestIdentity(t *testing.T) {
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
 	until(t, "all have recorded the directories", func() bool {
 		for _, n := range c.all() {
-			n.mu.RLock()
-			known := len(n.dirs.Members)
-			n.mu.RUnlock()
+			n.membership.mu.RLock()
+			known := len(n.membership.dirs.Members)
+			n.membership.mu.RUnlock()
 			if known != 3 {
 				return false
 			}

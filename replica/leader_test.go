@@ -58,7 +58,7 @@ func TestIndexOfAcknowledged(t *testing.T) {
 	c := newCluster(t, 3, Options{disk: disk{around: around}})
 	defer close(gate)
 	leader, follower := c.leader(), c.followers()[0]
-	path := filepath.Join(leader.data, "second.new")
+	path := filepath.Join(leader.catalog.data, "second.new")
 	blocked.Store(&path)
 	first, second := createOp(t, leader, "first"), createOp(t, leader, "second")
 	leader.raft.Apply(append(first.op, second.op...), 0)
@@ -99,7 +99,7 @@ func TestTransferDuringElection(t *testing.T) {
 	defer lost()
 	old, next := c.leader(), c.followers()[0]
 	address := next.Address()
-	next.connMu.Lock() // it cannot become ready
+	next.sessions.mu.Lock() // it cannot become ready
 	must(t, old.raft.LeadershipTransferToServer(raft.ServerID(next.ID()), raft.ServerAddress(address)).Error())
 	until(t, "the node is elected", func() bool { return next.raft.State() == raft.Leader })
 	from.Store(&address)
@@ -107,12 +107,12 @@ func TestTransferDuringElection(t *testing.T) {
 	until(t, "the transfer has begun", func() bool {
 		return errors.Is(next.raft.Barrier(0).Error(), raft.ErrLeadershipTransferInProgress) || next.raft.State() != raft.Leader
 	})
-	next.connMu.Unlock()
+	next.sessions.mu.Unlock()
 	t.Log("the transfer:", transfer.Error())
 	lost()
 	until(t, "a leader is ready", func() bool {
 		for _, n := range c.all() {
-			if n.leader() != nil {
+			if n.role.leader() != nil {
 				return true
 			}
 		}
@@ -128,16 +128,16 @@ func TestLeaderWaitsForWriters(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	n := c.leader()
 	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
-	n.connMu.Lock()
+	n.sessions.mu.Lock()
 	var k *conn
-	for k = range n.conns {
+	for k = range n.sessions.conns {
 	}
-	n.connMu.Unlock()
+	n.sessions.mu.Unlock()
 	k.mu.Lock() // a call that the disk delays
 	must(t, n.Transfer(t.Context(), ""))
 	until(t, "the node is elected again", func() bool {
 		for _, other := range c.all() {
-			if other != n && other.leader() != nil {
+			if other != n && other.role.leader() != nil {
 				_ = other.Transfer(t.Context(), n.ID())
 			}
 		}
@@ -145,7 +145,7 @@ func TestLeaderWaitsForWriters(t *testing.T) {
 	})
 	for range 50 {
 		_ = n.raft.Barrier(0).Error()
-		if n.leader() != nil {
+		if n.role.leader() != nil {
 			t.Error("the node answers reads while a writer of an earlier term is in a call")
 			break
 		}
@@ -176,16 +176,16 @@ func TestOperationsOfAnEntry(t *testing.T) {
 	var over sync.WaitGroup
 	for range total {
 		over.Go(func() {
-			if err := n.commit(t.Context(), opDelete, make([]byte, 8)); !errors.Is(err, errDeleted) {
+			if err := n.proposer.commit(t.Context(), opDelete, make([]byte, 8)); !errors.Is(err, errDeleted) {
 				t.Error(err)
 			}
 		})
 	}
 	<-waits
 	until(t, "all operations wait", func() bool {
-		n.pendMu.Lock()
-		defer n.pendMu.Unlock()
-		return len(n.pending) >= total && len(n.queue) == cap(n.queue)
+		n.proposer.mu.Lock()
+		defer n.proposer.mu.Unlock()
+		return len(n.proposer.pending) >= total && len(n.proposer.queue) == cap(n.proposer.queue)
 	})
 	blocked.Store(false)
 	close(gate)
@@ -214,7 +214,7 @@ func TestProposeAfterClose(t *testing.T) {
 	c.stop("a")
 	for range 64 {
 		done := make(chan error, 1)
-		go func() { done <- n.commit(context.Background(), opDelete, make([]byte, 8)) }()
+		go func() { done <- n.proposer.commit(context.Background(), opDelete, make([]byte, 8)) }()
 		select {
 		case err := <-done:
 			if !errors.Is(err, net.ErrClosed) {
@@ -243,7 +243,7 @@ func TestCloseWithUnansweredFuture(t *testing.T) {
 	f, began := make(unanswered), make(chan struct{})
 	defer close(f)
 	waits := []func() error{
-		func() error { return n.answer(f) },
+		func() error { return n.role.answer(f) },
 		func() error {
 			return n.change(context.Background(), func(time.Duration) raft.Future {
 				close(began)

@@ -180,7 +180,9 @@ func TestCreateDropStorm(t *testing.T) {
 	over.Wait()
 	slices.Sort(kept)
 	for _, n := range c.all() {
-		until(t, "the list is that of the leader", func() bool { return slices.Equal(n.List(), kept) && n.recovered.Load() && len(n.Status().Broken) == 0 })
+		until(t, "the list is that of the leader", func() bool {
+			return slices.Equal(n.List(), kept) && n.progress.recovered.Load() && len(n.Status().Broken) == 0
+		})
 		var files []string
 		data := filepath.Join(c.dir, n.ID(), "data")
 		must(t, filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {

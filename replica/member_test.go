@@ -157,7 +157,7 @@ func TestMemberWithoutVote(t *testing.T) {
 
 	// It goes on to catch up, and still does not vote.
 	l.set("", false)
-	until(t, "the node has caught up", func() bool { return d.recovered.Load() && len(d.List()) == 1 })
+	until(t, "the node has caught up", func() bool { return d.progress.recovered.Load() && len(d.List()) == 1 })
 	if got := value(t, open(t, d, "db", Stale(0)), "SELECT count(*) FROM t"); got != "3" {
 		t.Errorf("%s rows", got)
 	}

@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 	}
 	create := func(name string) error {
 		p := createOp(t, leader, name) // the state machine decides, not the check before it
-		leader.enqueue(ctx, p)
+		leader.proposer.enqueue(ctx, p)
 		return <-p.done
 	}
 	longest := strings.Repeat("x", 240)
@@ -111,7 +111,7 @@ func TestNoTemporaryDirectory(t *testing.T) {
 	defer n.Close()
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	until(t, "the node leads", func() bool { return n.leader() != nil })
+	until(t, "the node leads", func() bool { return n.role.leader() != nil })
 	must(t, n.Create(ctx, "db", CreateOptions{PageSize: 2048, AutoVacuum: true}))
 	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
 }
@@ -120,7 +120,7 @@ func TestNoTemporaryDirectory(t *testing.T) {
 func TestSecondProcess(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
-	path := n.staging([]byte("part"))
+	path := n.catalog.staging([]byte("part"))
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.WriteFile(path, []byte("restored"), 0o600))
 	o := c.options("a")
@@ -152,7 +152,7 @@ func TestBackupIsDurable(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	complete := false
-	missing := map[string]bool{filepath.Dir(dir): true, dir: true, filepath.Join(dir, "data"): true, filepath.Join(dir, "data", "tenants"): true, n.data: true}
+	missing := map[string]bool{filepath.Dir(dir): true, dir: true, filepath.Join(dir, "data"): true, filepath.Join(dir, "data", "tenants"): true, n.catalog.data: true}
 	for _, path := range synced {
 		complete = complete || strings.HasPrefix(path, filepath.Join(dir, backupFile))
 		if !complete {

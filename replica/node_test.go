@@ -188,7 +188,7 @@ func TestFailover(t *testing.T) {
 		}))
 		total++
 		c.start(id)
-		until(t, "the node is back", func() bool { return c.node(id).recovered.Load() })
+		until(t, "the node is back", func() bool { return c.node(id).progress.recovered.Load() })
 	}
 	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != fmt.Sprint(total) {
 		t.Errorf("%s rows, want %d", got, total)

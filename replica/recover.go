@@ -68,7 +68,7 @@ func Recover(o Options, confirm func(Loss) error) (err error) {
 	if err != nil {
 		return err
 	}
-	n.recovering = true
+	n.membership.recovering = true
 	defer func() { err = errors.Join(err, n.Close()) }()
 	if err := n.openLog(); err != nil {
 		return err
@@ -85,13 +85,13 @@ func Recover(o Options, confirm func(Loss) error) (err error) {
 		return err
 	}
 	// From here on the directory is neither of the old cluster nor of the new one.
-	n.mu.Lock()
-	n.moving = true
-	if n.renewed == 0 {
-		n.renewed = rand.Uint64() | 1
+	n.membership.mu.Lock()
+	n.membership.moving = true
+	if n.membership.renewed == 0 {
+		n.membership.renewed = rand.Uint64() | 1
 	}
-	err = n.saveIdentity()
-	n.mu.Unlock()
+	err = n.membership.save()
+	n.membership.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -101,15 +101,15 @@ func Recover(o Options, confirm func(Loss) error) (err error) {
 	if err := raft.RecoverCluster(c, recoveringFSM{fsm{n}}, raftLog{n.store}, n.store, snapshotStore{files, n}, trans, members); err != nil {
 		return fmt.Errorf("replica: recovering %s: %w", o.Dir, err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.cluster, n.renewed, n.moving, n.fetching = n.renewed, 0, false, false
-	return n.saveIdentity()
+	n.membership.mu.Lock()
+	defer n.membership.mu.Unlock()
+	n.membership.cluster, n.membership.renewed, n.membership.moving, n.membership.fetching = n.membership.renewed, 0, false, false
+	return n.membership.save()
 }
 
 // loss describes the node before it is recovered.
 func (n *Node) loss(snapshots raft.SnapshotStore) (l Loss, err error) {
-	l.Cluster = fmt.Sprintf("%016x", n.cluster)
+	l.Cluster = fmt.Sprintf("%016x", n.membership.cluster)
 	list, err := snapshots.List()
 	if err != nil {
 		return l, err
@@ -150,7 +150,7 @@ type recoveringFSM struct{ fsm }
 // Snapshot is called when all entries are applied. It gives the cluster its new identity.
 func (f recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.recover()
-	for _, db := range f.databases() {
+	for _, db := range f.catalog.all() {
 		db.mu.Lock()
 		err := db.load()
 		if db.ahead && err == nil {
@@ -172,12 +172,12 @@ func (f recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	last = max(last, f.applied.Load())
-	f.mu.Lock()
-	f.cluster = f.renewed
-	f.dirs = directories{Place: last << 12, Config: 1, // as raft.RecoverCluster numbers it
-		Members: map[string]memberDirectory{f.opts.ID: {f.directory, last << 12}}}
-	f.mu.Unlock()
+	last = max(last, f.progress.applied.Load())
+	f.membership.mu.Lock()
+	f.membership.cluster = f.membership.renewed
+	f.membership.dirs = directories{Place: last << 12, Config: 1, // as raft.RecoverCluster numbers it
+		Members: map[string]memberDirectory{f.opts.ID: {f.membership.directory, last << 12}}}
+	f.membership.mu.Unlock()
 	return f.fsm.Snapshot()
 }
 
@@ -189,12 +189,12 @@ func (n *Node) Import(ctx context.Context, name, path string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if err := n.writable(); err != nil {
+	if err := n.role.writable(); err != nil {
 		return err
 	}
-	n.mu.RLock()
-	err := n.taken(name)
-	n.mu.RUnlock()
+	n.catalog.mu.RLock()
+	err := n.catalog.taken(name)
+	n.catalog.mu.RUnlock()
 	if err != nil {
 		return err
 	}
@@ -280,20 +280,6 @@ func sumOfFile(path string) (pageSize uint32, sum uint64, err error) {
 
 // The addresses of members that have changed while no majority could record that.
 
-// addressOf returns the address of a member: that of Options.Addresses, as long as raft's log has the one that
-// it had when the node was opened.
-func (n *Node) addressOf(id, recorded string) string {
-	if to := n.opts.Addresses[id]; to != "" && n.before[id] == recorded {
-		return to
-	}
-	return recorded
-}
-
-// peerOf returns what is called for a member.
-func (n *Node) peerOf(m raft.Server) peer {
-	return peer{string(m.ID), n.addressOf(string(m.ID), string(m.Address))}
-}
-
 // readdress records the addresses of Options.Addresses in raft's log. This node leads.
 func (n *Node) readdress() {
 	ids := make([]string, 0, len(n.opts.Addresses))
@@ -303,7 +289,7 @@ func (n *Node) readdress() {
 	slices.Sort(ids)
 	for _, id := range ids {
 		m, known := n.member(id)
-		to := n.addressOf(id, string(m.Address))
+		to := n.wire.addressOf(id, string(m.Address))
 		if !known || to == string(m.Address) {
 			continue
 		}

@@ -61,8 +61,8 @@ func TestRecover(t *testing.T) {
 			n, err := newNode(o, noBug)
 			must(t, err)
 			must(t, n.openLog())
-			n.moving, n.renewed = true, 77
-			must(t, errors.Join(n.saveIdentity(), n.Close()))
+			n.membership.moving, n.membership.renewed = true, 77
+			must(t, errors.Join(n.membership.save(), n.Close()))
 			if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "interrupted") {
 				t.Errorf("a recovery that was interrupted: %v", err)
 			}

@@ -71,12 +71,12 @@ func TestForeignChange(t *testing.T) {
 			}
 			must(t, harm(path))
 			n := c.start(victim)
-			until(t, "the node is ready", func() bool { return n.recovered.Load() })
+			until(t, "the node is ready", func() bool { return n.progress.recovered.Load() })
 			execAll(t, db, "INSERT INTO t VALUES(1)")
 			until(t, "the file is whole again", func() bool {
 				return n.metrics.Fetched.Load() > 0 && len(n.Status().Broken) == 0
 			})
-			if _, ok := ordered.Load(n.data); !ok {
+			if _, ok := ordered.Load(n.catalog.data); !ok {
 				t.Error("after a power cut the fetched file could have the WAL of the old one")
 			}
 			c.judge()
@@ -106,13 +106,13 @@ func TestJoin(t *testing.T) {
 	lost := c.followers()[0].ID()
 	// A new node.
 	d := c.join("d")
-	until(t, "the new node has the databases", func() bool { return len(d.List()) == 5 && d.recovered.Load() && len(d.Status().Broken) == 0 })
+	until(t, "the new node has the databases", func() bool { return len(d.List()) == 5 && d.progress.recovered.Load() && len(d.Status().Broken) == 0 })
 	// A lost disk.
 	c.stop(lost)
 	must(t, leader.RemoveMember(ctx, lost)) // it has lost commits for which its vote was counted
 	must(t, os.RemoveAll(filepath.Join(c.dir, lost)))
 	n := c.join(lost)
-	until(t, "the node with a new disk has the databases", func() bool { return len(n.List()) == 5 && n.recovered.Load() && len(n.Status().Broken) == 0 })
+	until(t, "the node with a new disk has the databases", func() bool { return len(n.List()) == 5 && n.progress.recovered.Load() && len(n.Status().Broken) == 0 })
 	written, err := stop()
 	must(t, err)
 	if written == 0 {
@@ -137,7 +137,10 @@ func TestRefused(t *testing.T) {
 	a := c.leader()
 	until(t, "the cluster has an identity", func() bool { return a.Status().Cluster != strings.Repeat("0", 16) })
 	dial := func(h hello) error {
-		w := &wire{node: &Node{opts: Options{ID: h.From}, cluster: h.Cluster, closing: t.Context()}, address: h.Address}
+		n := &Node{opts: Options{ID: h.From}, closing: t.Context()}
+		n.membership.cluster = h.Cluster
+		w := &wire{node: n, address: h.Address}
+		n.wire = w
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		conn, err := w.dial(ctx, peer{"a", a.Address()}, h.Kind)
@@ -273,7 +276,7 @@ func TestKeptWAL(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)")
 	follower := c.followers()[0]
 	caughtUp(t, leader, "db", follower)
-	d, err := follower.named("db")
+	d, err := follower.catalog.named("db")
 	must(t, err)
 	restarted := 0
 	for rows := 1; restarted < 4; rows++ {
@@ -337,7 +340,7 @@ func TestRedo(t *testing.T) {
 	c.judge()
 	followers := c.followers()
 	for _, n := range followers {
-		d, err := n.named("db")
+		d, err := n.catalog.named("db")
 		must(t, err)
 		d.lacks.Store(true)
 	}
@@ -354,7 +357,7 @@ func TestRedo(t *testing.T) {
 		}
 	}
 	// A writer whose file lacks a commit is refused before it changes anything.
-	d, err := leader.named("db")
+	d, err := leader.catalog.named("db")
 	must(t, err)
 	d.lacks.Store(true)
 	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES('refused')")
@@ -425,7 +428,7 @@ func TestCommitIsNotInIndex(t *testing.T) {
 	db := open(t, leader, "db")
 	db.SetMaxOpenConns(1)
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
-	shm, err := os.OpenFile(filepath.Join(leader.data, "db-shm"), os.O_RDWR, 0)
+	shm, err := os.OpenFile(filepath.Join(leader.catalog.data, "db-shm"), os.O_RDWR, 0)
 	must(t, err)
 	defer shm.Close()
 	before := make([]byte, 2*indexHeaderSize)
@@ -449,7 +452,7 @@ func TestCommitIsNotInIndex(t *testing.T) {
 	c.judge()
 
 	leader = c.leader()
-	d, err := leader.named("db")
+	d, err := leader.catalog.named("db")
 	must(t, err)
 	k := &conn{c: &connector{n: leader}, db: d}
 	k.committed.Store(true)
@@ -476,7 +479,7 @@ func TestIndexHasRoom(t *testing.T) {
 		return nil
 	}
 	c := newCluster(t, 1, Options{disk: disk{written: written}})
-	path = filepath.Join(c.leader().data, "db-shm")
+	path = filepath.Join(c.leader().catalog.data, "db-shm")
 	db := open(t, c.leader(), "db")
 	// Without cache_size SQLite would write frames, and enter them, before the commit.
 	execAll(t, db, "CREATE TABLE t(x)", "PRAGMA cache_size=-100000", "INSERT INTO t VALUES(randomblob(20000000))")
@@ -511,7 +514,7 @@ func TestFetchFromNodeThatRecovers(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
 	must(t, leader.raft.Snapshot().Error())
 	execAll(t, db, "INSERT INTO t VALUES(2)", "INSERT INTO t VALUES(3)")
-	d, err := leader.named("db")
+	d, err := leader.catalog.named("db")
 	must(t, err)
 	d.mu.Lock()
 	want := d.pos
@@ -520,11 +523,11 @@ func TestFetchFromNodeThatRecovers(t *testing.T) {
 		c.stop(n.ID())
 	}
 	n := c.start(leader.ID())
-	d, err = n.named("db")
+	d, err = n.catalog.named("db")
 	must(t, err)
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	f, m, pos, err := n.imageOf(ctx, d.id, want.Seq)
+	f, m, pos, err := n.repairs.imageOf(ctx, d.id, want.Seq)
 	must(t, err)
 	_, sum, err := m.sums()
 	must(t, errors.Join(err, m.done(), f.close()))
@@ -593,7 +596,7 @@ func TestChangesOfUnknownPages(t *testing.T) {
 	for i := range 3 {
 		for _, id := range []int{1, 10, 30} {
 			reach()
-			f, err := follower.named("db")
+			f, err := follower.catalog.named("db")
 			must(t, err)
 			f.mu.Lock()
 			f.recent = nil
@@ -714,9 +717,9 @@ func TestEmptiedMember(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)")
 	until(t, "all have recorded the directories", func() bool {
 		for _, n := range c.all() {
-			n.mu.RLock()
-			known := len(n.dirs.Members)
-			n.mu.RUnlock()
+			n.membership.mu.RLock()
+			known := len(n.membership.dirs.Members)
+			n.membership.mu.RUnlock()
 			if known != 3 {
 				return false
 			}
@@ -754,7 +757,7 @@ func TestEmptiedMember(t *testing.T) {
 		t.Errorf("%s rows", got)
 	}
 	term := func() error {
-		_, err := back.members.MemberTerm(raft.ServerID(emptied), raft.ServerAddress(n.Address()), time.Now().Add(patience))
+		_, err := back.reads.members.MemberTerm(raft.ServerID(emptied), raft.ServerAddress(n.Address()), time.Now().Add(patience))
 		return err
 	}
 	if term() == nil {
@@ -763,31 +766,31 @@ func TestEmptiedMember(t *testing.T) {
 	// With its new directory it is a member again after it was removed and added.
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	back.mu.RLock()
-	old := back.dirs
-	back.mu.RUnlock()
+	back.membership.mu.RLock()
+	old := back.membership.dirs
+	back.membership.mu.RUnlock()
 	must(t, back.RemoveMember(ctx, emptied))
 	must(t, back.AddMember(ctx, emptied, n.Address()))
 	until(t, "its directory is recorded", func() bool {
-		back.mu.RLock()
-		defer back.mu.RUnlock()
-		return back.dirs.Members[emptied].Directory == n.directory
+		back.membership.mu.RLock()
+		defer back.membership.mu.RUnlock()
+		return back.membership.dirs.Members[emptied].Directory == n.membership.directory
 	})
 	c.judge()
 	must(t, term())
-	must(t, n.mayVote(back.ID(), back.Address()))
-	must(t, back.mayVote(n.ID(), n.Address()))
+	must(t, n.wire.mayVote(back.ID(), back.Address()))
+	must(t, back.wire.mayVote(n.ID(), n.Address()))
 	// A member that has the removal in its log, and does not know yet that it is committed, counts
 	// the vote, and its own counts.
-	back.mu.Lock()
-	back.dirs = old
-	back.mu.Unlock()
-	must(t, back.mayVote(n.ID(), n.Address()))
-	n.mu.Lock()
-	n.dirs = directories{Place: 1 << 12, Config: 1}
-	n.mu.Unlock()
-	n.wire.met.Store(back.Address(), meeting{welcome: welcome{ID: back.ID(), Directory: back.directory, Known: old.Members[emptied]}})
-	must(t, n.mayVote(back.ID(), back.Address()))
+	back.membership.mu.Lock()
+	back.membership.dirs = old
+	back.membership.mu.Unlock()
+	must(t, back.wire.mayVote(n.ID(), n.Address()))
+	n.membership.mu.Lock()
+	n.membership.dirs = directories{Place: 1 << 12, Config: 1}
+	n.membership.mu.Unlock()
+	n.wire.met.Store(back.Address(), meeting{welcome: welcome{ID: back.ID(), Directory: back.membership.directory, Known: old.Members[emptied]}})
+	must(t, n.wire.mayVote(back.ID(), back.Address()))
 }
 
 // TestAddedAgainBeforeItStarts replaces a disk, and adds the member again before the process with the
@@ -799,13 +802,13 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)")
 	recorded := func(id string) uint64 {
 		leader := c.leader()
-		leader.mu.RLock()
-		defer leader.mu.RUnlock()
-		return leader.dirs.Members[id].Directory
+		leader.membership.mu.RLock()
+		defer leader.membership.mu.RUnlock()
+		return leader.membership.dirs.Members[id].Directory
 	}
 	member := c.followers()[0]
 	id, address := member.ID(), member.Address()
-	until(t, "the directory of the member is recorded", func() bool { return recorded(id) == member.directory })
+	until(t, "the directory of the member is recorded", func() bool { return recorded(id) == member.membership.directory })
 	c.stop(id)
 	must(t, os.RemoveAll(filepath.Join(c.dir, id)))
 	ctx, cancel := contextFor(t)
@@ -823,7 +826,7 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 	if err := <-added; err != nil { // the leader has changed
 		until(t, "it votes", func() bool { return c.leader().AddMember(ctx, id, address) == nil })
 	}
-	until(t, "the new directory of the member is recorded", func() bool { return recorded(id) == member.directory })
+	until(t, "the new directory of the member is recorded", func() bool { return recorded(id) == member.membership.directory })
 	c.judge()
 	c.stop(c.followers()[1].ID())
 	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(2)") // by the votes of both
@@ -868,12 +871,12 @@ func TestFetchBesideWriter(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES(2)")
 		written <- err
 	}()
-	d, err := leader.named("db")
+	d, err := leader.catalog.named("db")
 	must(t, err)
 	until(t, "the writer waits", func() bool { return d.writers.Load() > 0 })
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	f, m, pos, err := leader.imageOf(ctx, d.id, 0)
+	f, m, pos, err := leader.repairs.imageOf(ctx, d.id, 0)
 	must(t, err)
 	if d.writers.Load() == 0 {
 		t.Errorf("the file was not given before the writer ended: %v", <-written)
@@ -979,7 +982,7 @@ func TestHeaderOfNewWALIsSynced(t *testing.T) {
 	for range 3 {
 		execAll(t, db, "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<600) INSERT INTO t SELECT randomblob(3500) FROM s")
 		caughtUp(t, leader, "db", follower)
-		f, err := follower.named("db")
+		f, err := follower.catalog.named("db")
 		must(t, err)
 		f.mu.Lock()
 		p, err := os.ReadFile(f.path + "-wal")
@@ -1061,7 +1064,7 @@ func TestOlderSnapshot(t *testing.T) {
 		t.Fatalf("the log begins at %d: %v", first, err)
 	}
 	asked := 0
-	through := transport{network: leader.members, newSnapshot: func() { asked++ }}
+	through := transport{network: leader.reads.members, newSnapshot: func() { asked++ }}
 	err = through.InstallSnapshot(raft.ServerID(member.ID()), raft.ServerAddress(member.Address()), &raft.InstallSnapshotRequest{
 		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.ID()), Addr: []byte(leader.Address())},
 		SnapshotVersion: m.Version, Term: leader.raft.CurrentTerm(), LastLogIndex: m.Index, LastLogTerm: m.Term,
@@ -1096,7 +1099,7 @@ func TestKilledWhileFetching(t *testing.T) {
 			}
 			c.judge()
 			must(t, n.raft.Snapshot().Error())
-			must(t, n.setFetching(fetching))
+			must(t, n.membership.setFetching(fetching))
 			c.stop(victim)
 			must(t, os.WriteFile(path, old, 0o600))
 			if err := os.Remove(path + "-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -1125,9 +1128,9 @@ func TestOutdatedConfiguration(t *testing.T) {
 	leader := c.leader()
 	n := c.followers()[0]
 	cluster := func() uint64 {
-		n.mu.RLock()
-		defer n.mu.RUnlock()
-		return n.cluster
+		n.membership.mu.RLock()
+		defer n.membership.mu.RUnlock()
+		return n.membership.cluster
 	}
 	until(t, "the cluster has an identity", func() bool { return cluster() != 0 })
 	h := &hello{Version: wireVersion, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1", To: n.ID()}
@@ -1140,7 +1143,7 @@ func TestOutdatedConfiguration(t *testing.T) {
 		}
 	}
 	until(t, "there is no leader", func() bool { return n.wire.judge(h) == nil })
-	h.Address, h.From, h.Directory = "127.0.0.1:2", leader.ID(), leader.directory // it was added with another address
+	h.Address, h.From, h.Directory = "127.0.0.1:2", leader.ID(), leader.membership.directory // it was added with another address
 	if err := n.wire.judge(h); err != nil {
 		t.Error(err)
 	}
@@ -1170,7 +1173,7 @@ func TestReceivedSnapshotIsMarked(t *testing.T) {
 		return s
 	}
 	marked := func() bool {
-		p, err := os.ReadFile(n.identityPath())
+		p, err := os.ReadFile(n.membership.path())
 		must(t, err)
 		var id identity
 		must(t, json.Unmarshal(p, &id))
@@ -1220,7 +1223,7 @@ func TestFirstSnapshotSyncs(t *testing.T) {
 	c.stop("a")
 	n = c.start("a")
 	execAll(t, open(t, c.leader(), "new"), "INSERT INTO t VALUES(1)")
-	old, err := n.named("old")
+	old, err := n.catalog.named("old")
 	must(t, err)
 	path := old.path
 	mu.Lock()
@@ -1383,7 +1386,7 @@ func TestJoinAfterDelete(t *testing.T) {
 	must(t, leader.Delete(ctx, "deleted"))
 	d := c.join("d")
 	until(t, "the new node has the databases", func() bool {
-		return fmt.Sprint(d.List()) == "[kept]" && d.recovered.Load() && len(d.Status().Broken) == 0
+		return fmt.Sprint(d.List()) == "[kept]" && d.progress.recovered.Load() && len(d.Status().Broken) == 0
 	})
 	c.judge()
 }

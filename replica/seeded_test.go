@@ -89,23 +89,23 @@ func TestDeposedLeaderReads(t *testing.T) {
 			leader := c.leader()
 			db := open(t, leader, "db")
 			execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES('old')")
-			stale := leader.leading.Load()
+			stale := leader.role.leading.Load()
 			must(t, leader.Transfer(t.Context(), ""))
 			until(t, "another leader", func() bool {
 				for _, n := range c.all() {
-					if n != leader && n.leading.Load() != nil && n.writable() == nil {
+					if n != leader && n.role.leading.Load() != nil && n.role.writable() == nil {
 						_, err := open(t, n, "db").ExecContext(t.Context(), "UPDATE t SET x='new'")
 						return err == nil
 					}
 				}
 				return false
 			})
-			leader.leading.Store(stale) // it has not heard of its successor yet
-			err := leader.verify(t.Context())
+			leader.role.leading.Store(stale) // it has not heard of its successor yet
+			err := leader.reads.confirmLeads(t.Context())
 			if (err == nil) != (p == bugStaleRead) {
 				t.Errorf("a read on the deposed leader: %v", err)
 			}
-			leader.leading.Store(nil)
+			leader.role.leading.Store(nil)
 		})
 	}
 }
@@ -122,23 +122,23 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 		leader := c.leader()
 		d.hold()
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- leader.verify(t.Context()) }()
+		go func() { first <- leader.reads.confirmLeads(t.Context()) }()
 		for !d.heldTerm() {
-			if leader.leader() == nil {
+			if leader.role.leader() == nil {
 				return false // held back for too long on a slow machine
 			}
 			time.Sleep(time.Millisecond)
 		}
 		d.lose() // no request that is sent from now on arrives
-		go func() { second <- leader.verify(t.Context()) }()
+		go func() { second <- leader.reads.confirmLeads(t.Context()) }()
 		for waits := false; !waits; {
-			if leader.leader() == nil {
+			if leader.role.leader() == nil {
 				return false
 			}
 			time.Sleep(time.Millisecond)
-			leader.verifying.mu.Lock()
-			waits = leader.verifying.next != nil
-			leader.verifying.mu.Unlock()
+			leader.reads.verifying.mu.Lock()
+			waits = leader.reads.verifying.next != nil
+			leader.reads.verifying.mu.Unlock()
 			select {
 			case err := <-second:
 				if err == nil {
@@ -155,7 +155,7 @@ func TestOldRepliesDoNotVerify(t *testing.T) {
 		}
 		return true
 	})
-	must(t, c.leader().verify(t.Context()))
+	must(t, c.leader().reads.confirmLeads(t.Context()))
 }
 
 // deaf is a network in which nothing is sent to one member while it is cut off.
@@ -210,7 +210,7 @@ func newDeposable(t *testing.T) *deposable {
 	c.base = usual
 	t.Cleanup(c.d.pass)
 	until(t, "the node leads and has nothing to catch up", func() bool {
-		if c.a.leader() != nil && c.a.verify(t.Context()) == nil {
+		if c.a.role.leader() != nil && c.a.reads.confirmLeads(t.Context()) == nil {
 			return true
 		}
 		_ = c.leader().Transfer(t.Context(), "a")
@@ -232,7 +232,7 @@ func (c *deposable) awaitSuccessor() {
 	c.t.Helper()
 	until(c.t, "another leader has committed", func() bool {
 		for _, id := range []string{"b", "c"} {
-			if n := c.node(id); n.leader() != nil {
+			if n := c.node(id); n.role.leader() != nil {
 				_, err := open(c.t, n, "db").ExecContext(c.t.Context(), "UPDATE t SET x='new'")
 				return err == nil
 			}
@@ -317,11 +317,11 @@ func TestRefusedFramesAreNoticed(t *testing.T) {
 	execAll(t, open(t, next, "db"), "INSERT INTO t VALUES(3)")
 	n := c.start(name)
 	until(t, "the node has noticed the frames", func() bool {
-		d, err := n.named("db")
+		d, err := n.catalog.named("db")
 		if err != nil {
 			return false
 		}
 		_, _ = d.usable()
-		return n.metrics.Broken.Load() > 0 || n.recovered.Load() && n.metrics.Fetched.Load() > 0
+		return n.metrics.Broken.Load() > 0 || n.progress.recovered.Load() && n.metrics.Fetched.Load() > 0
 	})
 }

@@ -17,13 +17,13 @@ import (
 // Only the state machine calls sweep: it alone makes and removes databases.
 
 // sweep removes database files in data/ that belong to no database. Files of other kinds stay.
-func (n *Node) sweep() {
+func (cat *catalog) sweep() {
 	var left []string
-	err := filepath.WalkDir(n.data, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(cat.data, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
-		rel, err := filepath.Rel(n.data, path)
+		rel, err := filepath.Rel(cat.data, path)
 		if err != nil {
 			return err
 		}
@@ -34,13 +34,13 @@ func (n *Node) sweep() {
 		for _, ending := range reservedEndings {
 			name = strings.TrimSuffix(name, ending)
 		}
-		if db, _ := n.named(name); db == nil {
+		if db, _ := cat.named(name); db == nil {
 			left = append(left, path)
 		}
 		return nil
 	})
 	if err != nil {
-		n.log.Warn("replica: data/ cannot be searched for files of deleted databases", "error", err)
+		cat.node.log.Warn("replica: data/ cannot be searched for files of deleted databases", "error", err)
 	}
 	for _, path := range left {
 		main := path
@@ -48,17 +48,17 @@ func (n *Node) sweep() {
 			main = strings.TrimSuffix(main, ending)
 		}
 		if path == main && !isDatabase(path) {
-			n.log.Warn("replica: a file in data/ is no database, and stays", "file", path)
+			cat.node.log.Warn("replica: a file in data/ is no database, and stays", "file", path)
 			continue
 		}
 		err := os.Remove(path)
 		if err == nil {
-			n.mu.Lock()
-			n.empty(filepath.Dir(path))
-			n.mu.Unlock()
-			n.log.Info("replica: the file of a deleted database was removed", "file", path)
+			cat.mu.Lock()
+			cat.empty(filepath.Dir(path))
+			cat.mu.Unlock()
+			cat.node.log.Info("replica: the file of a deleted database was removed", "file", path)
 		} else if !errors.Is(err, os.ErrNotExist) {
-			n.log.Warn("replica: the file of a deleted database cannot be removed", "error", err)
+			cat.node.log.Warn("replica: the file of a deleted database cannot be removed", "error", err)
 		}
 	}
 }

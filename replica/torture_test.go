@@ -345,16 +345,16 @@ func runOnLeader(t *testing.T, program string, runs [][]string) {
 	}
 	c := newCluster(t, 3, Options{})
 	leader := c.leader()
-	name := leader.vfsName + "-sync"
-	vfs.Register(name, syncVFS{vfs.Find(leader.vfsName).(*nodeVFS)})
+	name := leader.catalog.vfsName + "-sync"
+	vfs.Register(name, syncVFS{vfs.Find(leader.catalog.vfsName).(*nodeVFS)})
 	defer vfs.Unregister(name)
 	for i, args := range runs {
 		name, plain := fmt.Sprintf("%d.db", i), filepath.Join(t.TempDir(), "plain")
 		execAll(t, open(t, leader, name), "PRAGMA user_version=1")
-		db, err := leader.named(name)
+		db, err := leader.catalog.named(name)
 		must(t, err)
-		leader.connecting.Store("program", &conn{db: db, writer: true})
-		uri := db.uri + "?vfs=" + leader.vfsName + "-sync&" + paramConn + "=program&" + paramRole + "=" + roleWriter
+		leader.sessions.connecting.Store("program", &conn{db: db, writer: true})
+		uri := db.uri + "?vfs=" + leader.catalog.vfsName + "-sync&" + paramConn + "=program&" + paramRole + "=" + roleWriter
 		before := leader.metrics.Commits.Load()
 		runProgram(t, append([]string{program, uri}, args...)...)
 		t.Logf("%v: %d commits", args, leader.metrics.Commits.Load()-before)

@@ -22,6 +22,8 @@ import (
 
 // checks are the checksums that this node computes, or has computed lately.
 type checks struct {
+	node *Node
+
 	mu  sync.Mutex
 	all map[proposalID]*sumCheck
 }
@@ -74,40 +76,40 @@ func (c *checks) answer(id proposalID, closing <-chan struct{}) (a answer) {
 	return a
 }
 
-// checkAll makes the entry at which all members compute the checksum of a database. This node leads.
-func (n *Node) checkAll(ctx context.Context, database uint64) (id proposalID, index uint64, err error) {
+// begin makes the entry at which all members compute the checksum of a database. This node leads.
+func (ck *checks) begin(ctx context.Context, database uint64) (id proposalID, index uint64, err error) {
 	id = proposalID{rand.Uint64(), rand.Uint64()}
 	rest := binary.LittleEndian.AppendUint64(nil, id[0])
 	rest = binary.LittleEndian.AppendUint64(rest, id[1])
-	if err := n.writable(); err != nil {
+	if err := ck.node.role.writable(); err != nil {
 		return id, 0, err
 	}
-	err = n.commit(ctx, opSum, binary.LittleEndian.AppendUint64(rest, database))
-	return id, n.newest(), err
+	err = ck.node.proposer.commit(ctx, opSum, binary.LittleEndian.AppendUint64(rest, database))
+	return id, ck.node.progress.newest(), err
 }
 
 // compute is the operation that raft's log brings. It returns when the state is fixed, and the pages are
 // read afterwards.
-func (n *Node) compute(rest []byte) error {
+func (ck *checks) compute(rest []byte) error {
 	if len(rest) != 24 {
 		return errEntry
 	}
-	s := n.checks.get(proposalID{binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])})
+	s := ck.get(proposalID{binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])})
 	if s.begun.Swap(true) {
 		return nil // the entry is applied again
 	}
 	id := binary.LittleEndian.Uint64(rest[16:])
-	f, m, pos, err := n.stateOf(id)
+	f, m, pos, err := ck.stateOf(id)
 	if s.pos = pos; err != nil {
 		s.err = err
 		close(s.done)
 		return nil
 	}
-	n.over.Go(func() {
+	ck.node.over.Go(func() {
 		defer close(s.done)
 		_, s.sum, s.err = m.sums()
 		if s.err == nil && s.sum != pos.Sum {
-			n.differs(id, s.sum, pos)
+			ck.node.repairs.differs(id, s.sum, pos)
 		}
 		s.err = errors.Join(s.err, m.done(), f.close())
 	})
@@ -115,12 +117,12 @@ func (n *Node) compute(rest []byte) error {
 }
 
 // stateOf opens an image of a database in the state of the entry that is being applied.
-func (n *Node) stateOf(id uint64) (f *pageFile, m *image, pos Position, err error) {
-	db := n.byID(id)
+func (ck *checks) stateOf(id uint64) (f *pageFile, m *image, pos Position, err error) {
+	db := ck.node.catalog.byID(id)
 	if db == nil {
 		return nil, nil, pos, errDeleted
 	}
-	if f, err = openPages(db.keeperURI(), db.path, &n.opts.disk); err != nil {
+	if f, err = openPages(db.keeperURI(), db.path, &ck.node.opts.disk); err != nil {
 		return nil, nil, pos, err
 	}
 	for end := time.Now().Add(5 * time.Second); ; {
@@ -131,8 +133,8 @@ func (n *Node) stateOf(id uint64) (f *pageFile, m *image, pos Position, err erro
 		if err == nil && time.Now().After(end) {
 			err = errRecovering
 		}
-		if err != nil || n.closing.Err() != nil {
-			return nil, nil, pos, errors.Join(err, n.closing.Err(), f.close())
+		if err != nil || ck.node.closing.Err() != nil {
+			return nil, nil, pos, errors.Join(err, ck.node.closing.Err(), f.close())
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -160,18 +162,15 @@ func (db *database) state(f *pageFile) (*image, Position, error) {
 	return m, db.pos, err
 }
 
-// ErrDiffer is matched by the error of Verify if members have different pages.
-var ErrDiffer = errors.New("replica: the pages differ")
-
 // Verify compares the pages of all databases on all members, one database after the other. It reads every page as
 // it is in the files, and compares the states at one entry of raft's log, so writers need not stop.
 // It waits for members that are behind until ctx ends. The error names each database that differs, with
 // ErrDiffer, and each member that could not be asked.
 func (n *Node) Verify(ctx context.Context) error {
 	var errs []error
-	for _, db := range n.databases() {
+	for _, db := range n.catalog.all() {
 		for begin := time.Now(); ; {
-			again, err := n.verifyOne(ctx, db, begin)
+			again, err := n.checks.verify(ctx, db, begin)
 			if again == nil {
 				errs = append(errs, err)
 				break
@@ -188,43 +187,43 @@ func (n *Node) Verify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// verifyOne compares a database. again is the reason to repeat it.
-func (n *Node) verifyOne(ctx context.Context, db *database, begin time.Time) (again, err error) {
-	leader, lead := n.raft.LeaderWithID()
+// verify compares a database. again is the reason to repeat it.
+func (ck *checks) verify(ctx context.Context, db *database, begin time.Time) (again, err error) {
+	leader, lead := ck.node.raft.LeaderWithID()
 	var id proposalID
 	var index uint64
-	if n.leader() != nil {
-		id, index, err = n.checkAll(ctx, db.id)
-	} else if lead == "" || string(lead) == n.opts.ID {
-		err = n.notLeader()
+	if ck.node.role.leader() != nil {
+		id, index, err = ck.begin(ctx, db.id)
+	} else if lead == "" || string(lead) == ck.node.opts.ID {
+		err = ck.node.role.notLeader()
 	} else {
 		var a answer
-		a, err = n.wire.ask(ctx, peer{string(lead), string(leader)}, request{Kind: askCheck, Database: db.id})
+		a, err = ck.node.wire.ask(ctx, peer{string(lead), string(leader)}, request{Kind: askCheck, Database: db.id})
 		id, index = a.Check, a.Index
 	}
-	if n.byID(db.id) == nil {
+	if ck.node.catalog.byID(db.id) == nil {
 		return nil, nil // it was deleted
 	}
-	if err != nil && ctx.Err() == nil && n.closing.Err() == nil && time.Since(begin) < max(10*n.opts.Election, 10*time.Second) {
+	if err != nil && ctx.Err() == nil && ck.node.closing.Err() == nil && time.Since(begin) < max(10*ck.node.opts.Election, 10*time.Second) {
 		return err, nil // there may be a leader soon
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", db.name, err)
 	}
-	c := n.raft.GetConfiguration()
+	c := ck.node.raft.GetConfiguration()
 	if err := c.Error(); err != nil {
 		return nil, err
 	}
 	var errs []error
 	sums := make(map[uint64]bool)
 	members := c.Configuration().Servers
-	if !slices.ContainsFunc(members, func(m raft.Server) bool { return string(m.ID) == n.opts.ID }) {
-		members = append(slices.Clone(members), raft.Server{ID: raft.ServerID(n.opts.ID)})
+	if !slices.ContainsFunc(members, func(m raft.Server) bool { return string(m.ID) == ck.node.opts.ID }) {
+		members = append(slices.Clone(members), raft.Server{ID: raft.ServerID(ck.node.opts.ID)})
 	}
 	for _, m := range members {
-		a, err := n.sumAt(ctx, m, id, index)
+		a, err := ck.sumAt(ctx, m, id, index)
 		switch {
-		case n.byID(db.id) == nil:
+		case ck.node.catalog.byID(db.id) == nil:
 			return nil, nil
 		case err != nil && ctx.Err() == nil && strings.Contains(err.Error(), errRecovering.Error()):
 			return fmt.Errorf("%s: %w", m.ID, err), nil
@@ -244,17 +243,17 @@ func (n *Node) verifyOne(ctx context.Context, db *database, begin time.Time) (ag
 
 // sumAt asks a member for the result of a check, which is at an index or before, until it has it. A member that was
 // started again, or that got a snapshot, never has it.
-func (n *Node) sumAt(ctx context.Context, m raft.Server, id proposalID, index uint64) (a answer, err error) {
-	own := string(m.ID) == n.opts.ID
+func (ck *checks) sumAt(ctx context.Context, m raft.Server, id proposalID, index uint64) (a answer, err error) {
+	own := string(m.ID) == ck.node.opts.ID
 	for {
-		has := n.applied.Load()
+		has := ck.node.progress.applied.Load()
 		if !own {
-			has, err = n.wire.progress(ctx, m)
+			has, err = ck.node.wire.progress(ctx, m)
 		}
 		if own {
-			a = n.checks.answer(id, ctx.Done())
+			a = ck.answer(id, ctx.Done())
 		} else if err == nil {
-			a, err = n.wire.ask(ctx, n.peerOf(m), request{Kind: askSum, Check: id})
+			a, err = ck.node.wire.ask(ctx, ck.node.wire.peerOf(m), request{Kind: askSum, Check: id})
 		}
 		switch {
 		case err != nil:
@@ -265,8 +264,8 @@ func (n *Node) sumAt(ctx context.Context, m raft.Server, id proposalID, index ui
 			return a, nil
 		case ctx.Err() != nil:
 			return a, fmt.Errorf("it has not come to the entry at which the pages are compared, or reads them still: %w", ctx.Err())
-		case n.closing.Err() != nil:
-			return a, n.closing.Err()
+		case ck.node.closing.Err() != nil:
+			return a, ck.node.closing.Err()
 		case !a.Begun && has >= index:
 			return a, errRecovering // it has skipped the entry
 		}

@@ -23,7 +23,7 @@ func TestRepairBesideUnrepairable(t *testing.T) {
 		execAll(t, open(t, n, fmt.Sprint(i)), "CREATE TABLE t(x)")
 	}
 	for i := range 9 {
-		db, err := n.named(fmt.Sprint(i))
+		db, err := n.catalog.named(fmt.Sprint(i))
 		must(t, err)
 		db.mu.Lock()
 		if i < 8 {
@@ -32,7 +32,7 @@ func TestRepairBesideUnrepairable(t *testing.T) {
 		db.fail(errors.New("damaged by the test"))
 		db.mu.Unlock()
 	}
-	last, err := n.named("8")
+	last, err := n.catalog.named("8")
 	must(t, err)
 	until(t, "the last one is repaired", func() bool {
 		last.mu.Lock()
@@ -51,7 +51,7 @@ func TestChangedWhileOpen(t *testing.T) {
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(20000))")
 	c.judge()
 	victim := c.followers()[0]
-	d, err := victim.named("db")
+	d, err := victim.catalog.named("db")
 	must(t, err)
 	d.mu.Lock()
 	err = d.pages.keeper.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -75,13 +75,13 @@ func TestImageOfDeleted(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
 	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
-	db, err := n.named("db")
+	db, err := n.catalog.named("db")
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, _, _, err := n.imageOf(ctx, db.id, 1000)
+		_, _, _, err := n.repairs.imageOf(ctx, db.id, 1000)
 		done <- err
 	}()
 	must(t, n.Delete(ctx, "db"))
@@ -96,7 +96,7 @@ func TestFetchOfDeleted(t *testing.T) {
 	c := newCluster(t, 1, Options{})
 	n := c.leader()
 	must(t, n.Create(t.Context(), "a", CreateOptions{}))
-	db, err := n.named("a")
+	db, err := n.catalog.named("a")
 	must(t, err)
 	must(t, n.Delete(t.Context(), "a"))
 	execAll(t, open(t, n, "a/b"), "CREATE TABLE t(x)")

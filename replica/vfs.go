@@ -73,7 +73,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		}
 		return &walFile{File: base, db: main.db, conn: main.conn, shm: shm}, out, nil
 	}
-	db := v.node.atPath(name.String())
+	db := v.node.catalog.atPath(name.String())
 	if db == nil {
 		return nil, flags, vfs.SystemError(fmt.Errorf("replica: %s is not a database of this node: %w", name, os.ErrNotExist), sqlite3.CANTOPEN)
 	}
@@ -82,7 +82,7 @@ func (v *nodeVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		return nil, out, err
 	}
 	f := &mainFile{File: base, db: db, role: name.URIParameter(paramRole)}
-	if k, ok := v.node.connecting.Load(name.URIParameter(paramConn)); ok {
+	if k, ok := v.node.sessions.connecting.Load(name.URIParameter(paramConn)); ok {
 		f.conn = k.(*conn)
 	} else if f.role == roleWriter {
 		f.role = "" // the connection is not from Node.Open
@@ -360,14 +360,4 @@ func (f *walFile) local(err error, code sqlite3.ExtendedErrorCode) error {
 func (f *walFile) failed(err error, code sqlite3.ExtendedErrorCode) error {
 	f.conn.failure.CompareAndSwap(nil, &err)
 	return vfs.SystemError(err, code)
-}
-
-// TooLargeError reports a transaction that exceeds Options.MaxTransaction.
-type TooLargeError struct {
-	Limit int // in bytes of WAL frames
-}
-
-// Error names the limit and the option that sets it.
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("replica: the transaction changes more than %d bytes of pages: make it smaller, or raise Options.MaxTransaction on all nodes", e.Limit)
 }
