@@ -211,7 +211,7 @@ func (db *database) redo() error {
 		return err
 	}
 	if total != db.pos.Sum {
-		list, err := db.node.logged(db, db.pos.Index, db.pos.Seq)
+		list, err := db.node.store.transactions(db, db.pos.Index, db.pos.Seq)
 		if err != nil {
 			return err
 		}
@@ -332,7 +332,7 @@ func (db *database) enter(list []*txn) error {
 		return err
 	}
 	db.count(m)
-	if db.node.bug != bugApplyTwice {
+	if bug := db.node.opts.bug; bug == nil || !bug.appliesTwice() {
 		return nil
 	}
 	if again := db.lastApplied; again != nil {

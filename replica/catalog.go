@@ -95,7 +95,7 @@ func (cat *catalog) newDatabase(id uint64, name string, pageSize uint32, pos Pos
 // sync makes durable the database files that changed since the last call, and the removal
 // of deleted ones.
 func (cat *catalog) sync() error {
-	if cat.node.bug == bugNoSync {
+	if bug := cat.node.opts.bug; bug != nil && bug.syncsNothing() {
 		return nil
 	}
 	for _, db := range cat.all() {

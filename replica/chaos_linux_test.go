@@ -53,7 +53,7 @@ type childOptions struct {
 	ID, Dir, Listen string
 	Advertise       string
 	Peers           map[string]string
-	Bug             seededBug
+	Bug             testBug
 	Shadow          string // keeps the state of the last syncs
 	Forward         bool
 	Snapshots       bool // many
@@ -107,7 +107,7 @@ func child(env string) error {
 	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
 	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, flushAfter: late, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 600 * time.Millisecond, SnapshotEntries: 64,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}, o.Bug)
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), bug: o.Bug})
 	if err != nil {
 		return err
 	}
@@ -639,7 +639,7 @@ type chaos struct {
 	t         testing.TB
 	dir       string
 	peers     map[string]string
-	bug       seededBug
+	bug       testBug
 	forward   bool
 	snapshots bool            // many
 	skewed    bool            // whether time namespaces can be made
@@ -653,7 +653,7 @@ type chaos struct {
 
 var chaosIDs = []string{"a", "b", "c"}
 
-func newChaos(t testing.TB, bug seededBug, forward, snapshots bool) *chaos {
+func newChaos(t testing.TB, bug testBug, forward, snapshots bool) *chaos {
 	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), bug: bug, forward: forward, nodes: make(map[string]*process), joined: make(map[string]bool),
 		net: &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}}
 	c.skewed = exec.Command("unshare", "--time", "--monotonic=3600", "true").Run() == nil
@@ -1369,7 +1369,7 @@ func (c *chaos) judge() (wrong []string) {
 // Promise: replica/raft-removes-entries
 // Promise: replica/tests-find-bug
 func TestMissingSyncLosesCommits(t *testing.T) {
-	for _, p := range []seededBug{noBug, bugNoSync} {
+	for _, p := range []testBug{noBug, bugNoSync} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			c := newChaos(t, p, true, true)
 			c.ask(command{Kind: "setup", DB: "one"})

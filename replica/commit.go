@@ -67,7 +67,7 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 	p := n.proposer.propose(opTxn, t.encode())
 	p.txn = t
 	n.proposer.enqueue(ctx, p)
-	if n.bug == bugEarlyAck {
+	if bug := n.opts.bug; bug != nil && bug.acknowledgesEarly() {
 		if err := write(frames); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 	}
 	err = n.proposer.await(ctx, k.ended, p, func() { db.doubt.Store(&doubt{p.id, l, p.begin}) })
 	if err != nil {
-		if n.bug == bugApplyRefused {
+		if bug := n.opts.bug; bug != nil && bug.keepsRefused() {
 			_ = write(frames)
 		}
 		return err

@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -12,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hashicorp/raft"
 	"github.com/ncruces/go-sqlite3"
 )
 
@@ -220,7 +218,7 @@ func (db *database) filePosition(seq uint64) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	list, err := db.node.logged(db, last, math.MaxUint64)
+	list, err := db.node.store.transactions(db, last, math.MaxUint64)
 	if err != nil {
 		return Position{}, err
 	}
@@ -268,39 +266,4 @@ func (db *database) settle() {
 	if db.ahead && db.due == 0 {
 		db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, db.target, db.pos.Sum))
 	}
-}
-
-// logged returns the transactions of a database before seq that raft's log has up to the index
-// last. db.mu is locked.
-func (n *Node) logged(db *database, last, seq uint64) ([]*txn, error) {
-	first, err := n.store.FirstIndex()
-	if err != nil || first == 0 {
-		return nil, err
-	}
-	var list []*txn
-	for i := first; i <= last; i++ {
-		var l raft.Log
-		if err := n.store.GetLog(i, &l); err != nil {
-			return nil, err
-		}
-		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
-			o, tail, err := nextOp(data)
-			if err != nil {
-				return nil, err
-			}
-			data = tail
-			if o.kind != opTxn || len(o.rest) < 8 || binary.LittleEndian.Uint64(o.rest) != db.id {
-				continue
-			}
-			t, err := decodeTxn(o.rest)
-			if err != nil {
-				return nil, err
-			}
-			// The first of several with the same number counts, see apply.
-			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < seq {
-				list = append(list, t)
-			}
-		}
-	}
-	return list, nil
 }

@@ -233,7 +233,7 @@ func TestMerge(t *testing.T) {
 	from, err := n.catalog.named("from")
 	must(t, err)
 	from.mu.Lock()
-	list, err := n.logged(from, n.raft.LastIndex(), math.MaxUint64)
+	list, err := n.store.transactions(from, n.raft.LastIndex(), math.MaxUint64)
 	from.mu.Unlock()
 	must(t, err)
 	for seed := range uint64(8) {

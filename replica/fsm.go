@@ -56,7 +56,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 				f.log.Warn("replica: the directories of the members cannot be stored", "error", err)
 			}
 		}
-		if l.Type != raft.LogCommand || f.bug == bugSkipEntry && f.role.leading.Load() == nil && l.Index%7 == 0 {
+		if l.Type != raft.LogCommand || f.opts.bug != nil && f.role.leading.Load() == nil && f.opts.bug.skips(l.Index) {
 			continue
 		}
 		data, err := f.content(l)

@@ -35,13 +35,33 @@ func size(brief, full int) int {
 	return brief
 }
 
+// testBug is one seeded bug.
+type testBug int
+
+const (
+	noBug testBug = iota
+	bugEarlyAck
+	bugSkipEntry // every seventh
+	bugApplyTwice
+	bugStaleRead
+	bugApplyRefused
+	bugNoSync
+)
+
+func (b testBug) acknowledgesEarly() bool { return b == bugEarlyAck }
+func (b testBug) skips(index uint64) bool { return b == bugSkipEntry && index%7 == 0 }
+func (b testBug) appliesTwice() bool      { return b == bugApplyTwice }
+func (b testBug) trustsItself() bool      { return b == bugStaleRead }
+func (b testBug) keepsRefused() bool      { return b == bugApplyRefused }
+func (b testBug) syncsNothing() bool      { return b == bugNoSync }
+
 // cluster is some nodes in this process.
 type cluster struct {
 	t     testing.TB
 	dir   string
 	addrs map[string]string
 	base  Options
-	bug   seededBug
+	bug   testBug
 
 	mu    sync.Mutex
 	nodes map[string]*Node
@@ -53,7 +73,7 @@ func newCluster(t testing.TB, count int, o Options) *cluster {
 	return seededCluster(t, count, o, noBug)
 }
 
-func seededCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
+func seededCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	t.Helper()
 	if p, ok := t.(*testing.T); ok {
 		p.Parallel() // most of the time nodes wait for elections
@@ -67,7 +87,7 @@ func newNeighbour(c *cluster) *cluster {
 	return startCluster(c.t, len(c.addrs), c.base, c.bug)
 }
 
-func startCluster(t testing.TB, count int, o Options, bug seededBug) *cluster {
+func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
@@ -157,7 +177,8 @@ func (c *cluster) join(id string) *Node {
 
 func (c *cluster) open(o Options) *Node {
 	c.t.Helper()
-	n, err := openNode(o, c.bug)
+	o.bug = c.bug
+	n, err := openNode(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -35,7 +34,6 @@ type Node struct {
 	store   *notedLog
 	wire    *wire
 	metrics metrics
-	bug     seededBug // a seeded bug of a test
 	closing context.Context
 	stop    context.CancelFunc
 	over    sync.WaitGroup
@@ -53,42 +51,29 @@ type Node struct {
 	checks     checks
 }
 
-// seededBug is a bug that a test builds into a node to show that the checks find it.
-type seededBug int
-
-const (
-	noBug           seededBug = iota
-	bugEarlyAck               // acknowledge a commit before a majority has it
-	bugSkipEntry              // a follower skips every seventh entry
-	bugApplyTwice             // a follower applies each transaction again after the next
-	bugStaleRead              // a read does not ask the majority
-	bugApplyRefused           // frames of a refused commit stay in the file
-	bugNoSync                 // a snapshot does not sync the database files
-)
-
 // Open starts a node. It returns when the node takes part in the cluster, which may have no
 // leader yet: WaitLeader waits for one.
-func Open(o Options) (*Node, error) { return openNode(o, noBug) }
+func Open(o Options) (*Node, error) { return openNode(o) }
 
-func openNode(o Options, bug seededBug) (n *Node, err error) {
+func openNode(o Options) (n *Node, err error) {
 	if !o.Trace {
-		return startNode(o, bug)
+		return startNode(o)
 	}
 	opened := make(chan struct{})
 	go func() { // the goroutines that it starts inherit its labels
 		defer close(opened)
 		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("ringside", "replica", "node", o.ID)))
-		n, err = startNode(o, bug)
+		n, err = startNode(o)
 	}()
 	<-opened
 	return n, err
 }
 
-func startNode(o Options, bug seededBug) (_ *Node, err error) {
+func startNode(o Options) (_ *Node, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	n, err := newNode(o, bug)
+	n, err := newNode(o)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +108,8 @@ func startNode(o Options, bug seededBug) (_ *Node, err error) {
 }
 
 // newNode makes the directories of a node and reads its identity.
-func newNode(o Options, bug seededBug) (_ *Node, err error) {
-	n := &Node{opts: o, log: o.Logger.With("node", o.ID), bug: bug}
+func newNode(o Options) (_ *Node, err error) {
+	n := &Node{opts: o, log: o.Logger.With("node", o.ID)}
 	n.closing, n.stop = context.WithCancel(context.Background())
 	disk := &n.opts.disk
 	n.fitness.n, disk.fitness = n, &n.fitness
@@ -179,22 +164,6 @@ func (n *Node) openLog() error {
 	return os.RemoveAll(filepath.Join(n.opts.Dir, "staging"))
 }
 
-// raftConfig returns raft's configuration.
-func (n *Node) raftConfig() *raft.Config {
-	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(n.opts.ID)
-	// A follower votes only after it has noticed itself that the leader is gone, which takes
-	// one to three times HeartbeatTimeout with raft's random timers.
-	c.HeartbeatTimeout, c.ElectionTimeout = n.opts.Election/2, n.opts.Election/2
-	c.LeaderLeaseTimeout = n.opts.Election / 2 // reads do not rely on it
-	c.CommitTimeout = min(c.CommitTimeout, n.opts.Election/4)
-	c.SnapshotThreshold, c.TrailingLogs = uint64(n.opts.SnapshotEntries), uint64(n.opts.SnapshotEntries)
-	c.SnapshotInterval = cmp.Or(n.opts.snapshotEvery, 20*time.Second)
-	c.ShutdownOnRemove = false // a leader that removed itself can be added again
-	c.NoLegacyTelemetry = true
-	return c
-}
-
 func (n *Node) start() error {
 	dir := filepath.Join(n.opts.Dir, "raft")
 	logger := hclog.New(&hclog.LoggerOptions{Name: "raft", Output: logWriter{n}, Level: hclog.Warn, DisableTime: true})
@@ -203,7 +172,7 @@ func (n *Node) start() error {
 		return err
 	}
 	snapshots := snapshotStore{files, n}
-	c := n.raftConfig()
+	c := n.opts.raftConfig()
 	c.Logger = logger
 	if len(n.opts.Addresses) > 0 {
 		l, err := n.loss(files)
@@ -221,7 +190,10 @@ func (n *Node) start() error {
 	})
 	// InstallSnapshot fetches the files, which takes any time, see transport.giveUpOn: 10 s for each byte.
 	n.wire.transport.TimeoutScale = 1
-	n.store.holds.room = n.hasRoom
+	n.store.holds.room = func() bool {
+		free, total, err := space(n.opts.Dir)
+		return err == nil && free > total/10 && n.store.Bytes() < 8*n.opts.LogBytes
+	}
 	n.reads.members = base{n.wire.transport, n.wire}
 	if n.opts.around != nil {
 		n.reads.members = n.opts.around(n.reads.members)
@@ -445,14 +417,9 @@ func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 	if err != nil {
 		return err
 	}
-	return n.create(ctx, name, size, pages)
-}
-
-func (n *Node) create(ctx context.Context, name string, pageSize uint32, pages []byte) error {
-	rest := binary.LittleEndian.AppendUint32(nil, pageSize)
+	rest := binary.LittleEndian.AppendUint32(nil, size)
 	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
-	rest = append(append(rest, name...), pages...)
-	return n.proposer.commit(ctx, opCreate, rest)
+	return n.proposer.commit(ctx, opCreate, append(append(rest, name...), pages...))
 }
 
 // Delete deletes a database on all nodes. The leader must be this node. Connections that
@@ -498,12 +465,6 @@ func (n *Node) cutLog() {
 	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		n.log.Warn("replica: the log cannot be truncated", "error", err)
 	}
-}
-
-// hasRoom reports whether raft's log may become longer for a member that fetches files.
-func (n *Node) hasRoom() bool {
-	free, total, err := space(n.opts.Dir)
-	return err == nil && free > total/10 && n.store.Bytes() < 8*n.opts.LogBytes
 }
 
 // Address returns the address by which other nodes reach this one.

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // Options configure a node.
@@ -69,6 +71,7 @@ type Options struct {
 	// goroutines of the node the labels ringside=replica and node=ID of package runtime/pprof.
 	Trace bool
 
+	bug           seededBug             // for tests
 	disk          disk                  // for tests
 	around        func(network) network // for tests
 	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
@@ -124,5 +127,31 @@ func (o *Options) check() error {
 	return err
 }
 
+// seededBug is a bug that a test builds into a node to show that the checks find it. Only tests implement it.
+type seededBug interface {
+	acknowledgesEarly() bool // a commit, before a majority has it
+	skips(index uint64) bool // an entry, on a follower
+	appliesTwice() bool      // each transaction of another node, again after the next
+	trustsItself() bool      // a read does not ask the majority
+	keepsRefused() bool      // frames of a refused commit stay in the file
+	syncsNothing() bool      // a snapshot does not sync the database files
+}
+
 // requestTimeout is how long a request of raft, also one with entries, may take.
 func (o *Options) requestTimeout() time.Duration { return max(10*time.Second, 2*o.Election) }
+
+// raftConfig returns raft's configuration.
+func (o *Options) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(o.ID)
+	// A follower votes only after it has noticed itself that the leader is gone, which takes
+	// one to three times HeartbeatTimeout with raft's random timers.
+	c.HeartbeatTimeout, c.ElectionTimeout = o.Election/2, o.Election/2
+	c.LeaderLeaseTimeout = o.Election / 2 // reads do not rely on it
+	c.CommitTimeout = min(c.CommitTimeout, o.Election/4)
+	c.SnapshotThreshold, c.TrailingLogs = uint64(o.SnapshotEntries), uint64(o.SnapshotEntries)
+	c.SnapshotInterval = cmp.Or(o.snapshotEvery, 20*time.Second)
+	c.ShutdownOnRemove = false // a leader that removed itself can be added again
+	c.NoLegacyTelemetry = true
+	return c
+}

@@ -64,7 +64,7 @@ func Recover(o Options, confirm func(Loss) error) (err error) {
 	if _, err := os.Stat(filepath.Join(o.Dir, identityFile)); err != nil {
 		return fmt.Errorf("replica: there is no node to recover in %s: %w", o.Dir, err)
 	}
-	n, err := newNode(o, noBug)
+	n, err := newNode(o)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func Recover(o Options, confirm func(Loss) error) (err error) {
 	if err != nil {
 		return err
 	}
-	c := n.raftConfig()
+	c := n.opts.raftConfig()
 	members := raft.Configuration{Servers: []raft.Server{{ID: c.LocalID, Address: raft.ServerAddress(o.Advertise)}}}
 	_, trans := raft.NewInmemTransport(raft.ServerAddress(o.Advertise))
 	if err := raft.RecoverCluster(c, recoveringFSM{fsm{n}}, raftLog{n.store}, n.store, snapshotStore{files, n}, trans, members); err != nil {

@@ -58,7 +58,7 @@ func TestRecover(t *testing.T) {
 				t.Errorf("%v: %s", err, said)
 			}
 			// An interruption leaves a directory that is only opened by Recover.
-			n, err := newNode(o, noBug)
+			n, err := newNode(o)
 			must(t, err)
 			must(t, n.openLog())
 			n.membership.moving, n.membership.renewed = true, 77

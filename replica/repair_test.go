@@ -1016,7 +1016,7 @@ func TestSnapshotAgain(t *testing.T) {
 	pos, err := n.Position("db")
 	must(t, err)
 	for range 2 {
-		must(t, n.restore(m))
+		must(t, fsm{n}.restore(m))
 		if got, err := n.Position("db"); err != nil || got.Seq != m.Databases[0].Position.Seq {
 			t.Fatalf("at %v after the snapshot at %v: %v", got, m.Databases[0].Position, err)
 		}

@@ -18,7 +18,7 @@ import (
 // nodes themselves, must find each of them.
 // Promise: replica/tests-find-bug
 func TestSeededBugs(t *testing.T) {
-	for name, p := range map[string]seededBug{"acknowledge before a majority": bugEarlyAck, "skip an entry": bugSkipEntry, "apply twice": bugApplyTwice} {
+	for name, p := range map[string]testBug{"acknowledge before a majority": bugEarlyAck, "skip an entry": bugSkipEntry, "apply twice": bugApplyTwice} {
 		t.Run(name, func(t *testing.T) {
 			c := seededCluster(t, 3, Options{}, p)
 			acked := 0
@@ -83,7 +83,7 @@ func TestSeededBugs(t *testing.T) {
 // Promise: replica/linearizable-read-confirmed
 // Promise: replica/tests-find-bug
 func TestDeposedLeaderReads(t *testing.T) {
-	for _, p := range []seededBug{bugStaleRead, noBug} {
+	for _, p := range []testBug{bugStaleRead, noBug} {
 		t.Run(fmt.Sprint(p), func(t *testing.T) {
 			c := seededCluster(t, 3, Options{}, p)
 			leader := c.leader()

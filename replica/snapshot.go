@@ -152,23 +152,23 @@ func (s *snapshotSink) Close() error {
 }
 
 // restore takes over the list of databases from a snapshot.
-func (n *Node) restore(m manifest) error {
-	if n.membership.cluster != 0 && m.Cluster != 0 && n.membership.cluster != m.Cluster && !n.membership.recovering {
-		return fmt.Errorf("replica: the snapshot is from cluster %x, and this node belongs to %x", m.Cluster, n.membership.cluster)
+func (f fsm) restore(m manifest) error {
+	if f.membership.cluster != 0 && m.Cluster != 0 && f.membership.cluster != m.Cluster && !f.membership.recovering {
+		return fmt.Errorf("replica: the snapshot is from cluster %x, and this node belongs to %x", m.Cluster, f.membership.cluster)
 	}
 	if m.Cluster != 0 {
-		if err := n.membership.join(m.Cluster); err != nil {
+		if err := f.membership.join(m.Cluster); err != nil {
 			return err
 		}
 	}
-	if err := n.membership.adopt(m.Directories); err != nil {
+	if err := f.membership.adopt(m.Directories); err != nil {
 		return err
 	}
-	n.membership.mu.RLock()
-	running, interrupted := n.role.running.Load(), n.membership.fetching
-	n.membership.mu.RUnlock()
+	f.membership.mu.RLock()
+	running, interrupted := f.role.running.Load(), f.membership.fetching
+	f.membership.mu.RUnlock()
 	if running {
-		if err := n.membership.setFetching(true); err != nil {
+		if err := f.membership.setFetching(true); err != nil {
 			return err
 		}
 	}
@@ -177,21 +177,21 @@ func (n *Node) restore(m manifest) error {
 		if err := checkName(s.Name); err != nil {
 			return err
 		}
-		db := n.catalog.byID(s.ID)
+		db := f.catalog.byID(s.ID)
 		if db == nil || !db.resume(s) {
-			db = n.catalog.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
+			db = f.catalog.newDatabase(s.ID, s.Name, s.PageSize, s.Position)
 			db.missed, db.unsure = running, !running && interrupted
 			db.dirty.Store(true) // the file may have unsynced writes of an earlier process
 		}
 		dbs[s.ID], names[s.Name] = db, db
 	}
-	n.catalog.mu.Lock()
-	old := n.catalog.names
-	n.catalog.dbs, n.catalog.names, n.catalog.folders = dbs, names, make(map[string]int)
+	f.catalog.mu.Lock()
+	old := f.catalog.names
+	f.catalog.dbs, f.catalog.names, f.catalog.folders = dbs, names, make(map[string]int)
 	for name := range names {
-		n.catalog.countFolders(name, 1)
+		f.catalog.countFolders(name, 1)
 	}
-	n.catalog.mu.Unlock()
+	f.catalog.mu.Unlock()
 	for name, db := range old {
 		if names[name] == db {
 			continue
@@ -202,26 +202,26 @@ func (n *Node) restore(m manifest) error {
 			db.epoch.Add(1)
 			_ = db.close()
 			db.mu.Unlock()
-			n.openFiles.remove(db)
-			n.sessions.evict(db)
+			f.openFiles.remove(db)
+			f.sessions.evict(db)
 		} else if err := db.remove(); err != nil {
 			return err
 		}
 	}
-	n.progress.applied.Store(m.Index)
+	f.progress.applied.Store(m.Index)
 	if running {
-		if err := n.repairs.fetchAll(names); err != nil {
+		if err := f.repairs.fetchAll(names); err != nil {
 			return err
 		}
 		// raft removes the entries by which a file could be repaired after a power cut
-		if err := n.catalog.sync(); err != nil {
+		if err := f.catalog.sync(); err != nil {
 			return err
 		}
-		if err := n.membership.setFetching(false); err != nil {
+		if err := f.membership.setFetching(false); err != nil {
 			return err
 		}
-		n.catalog.sweep()
+		f.catalog.sweep()
 	}
-	n.progress.advance(m.Index)
+	f.progress.advance(m.Index)
 	return nil
 }

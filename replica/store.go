@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -173,4 +174,39 @@ func (l *notedLog) await(seen uint64, most time.Duration, closing <-chan struct{
 	}
 	l.mu.Lock()
 	return l.changes
+}
+
+// transactions returns the transactions of a database before seq that raft's log has up to the index
+// last. db.mu is locked.
+func (nl *notedLog) transactions(db *database, last, seq uint64) ([]*txn, error) {
+	first, err := nl.FirstIndex()
+	if err != nil || first == 0 {
+		return nil, err
+	}
+	var list []*txn
+	for i := first; i <= last; i++ {
+		var l raft.Log
+		if err := nl.GetLog(i, &l); err != nil {
+			return nil, err
+		}
+		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
+			o, tail, err := nextOp(data)
+			if err != nil {
+				return nil, err
+			}
+			data = tail
+			if o.kind != opTxn || len(o.rest) < 8 || binary.LittleEndian.Uint64(o.rest) != db.id {
+				continue
+			}
+			t, err := decodeTxn(o.rest)
+			if err != nil {
+				return nil, err
+			}
+			// The first of several with the same number counts, see apply.
+			if k := len(list); (k == 0 || t.seq > list[k-1].seq) && t.seq < seq {
+				list = append(list, t)
+			}
+		}
+	}
+	return list, nil
 }
