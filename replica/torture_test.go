@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	sqlite3_wasm "github.com/ncruces/go-sqlite3-wasm/v6"
@@ -343,7 +344,8 @@ func runOnLeader(t *testing.T, program string, runs [][]string) {
 	if sqliteUnderRace() {
 		t.Skip("takes minutes with the race detector in SQLite's own code")
 	}
-	c := newCluster(t, 3, Options{})
+	// The programs do not repeat what an election interrupts.
+	c := newCluster(t, 3, Options{Election: 15 * time.Second})
 	leader := c.leader()
 	name := leader.catalog.vfsName + "-sync"
 	vfs.Register(name, syncVFS{vfs.Find(leader.catalog.vfsName).(*nodeVFS)})
