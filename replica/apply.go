@@ -160,32 +160,6 @@ func (db *database) receive(t *txn) {
 	}
 }
 
-// flush writes the deferred transactions into the file. If that fails, the file is repaired. db.mu is
-// locked.
-func (db *database) flush() error {
-	if len(db.deferred) == 0 {
-		return nil
-	}
-	defer db.forget() // last: readers who find nothing deferred do not wait
-	if db.gone {
-		return errDeleted
-	}
-	if err := db.write(db.deferred); err != nil {
-		db.fail(err)
-		return db.broken
-	}
-	db.node.metrics.Applied.Add(uint64(len(db.deferred)))
-	return nil
-}
-
-// forget drops the deferred transactions: the file has them, or will have them when it is repaired.
-// db.mu is locked.
-func (db *database) forget() {
-	clear(db.deferred)
-	db.deferred, db.deferredPages = db.deferred[:0], 0
-	db.hasDeferred.Store(false)
-}
-
 // readable writes the deferred transactions into the file, for a reader.
 func (db *database) readable() error {
 	if !db.hasDeferred.Load() {

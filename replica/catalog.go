@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -401,4 +403,77 @@ func (db *database) remove() error {
 		err = errors.Join(err, rerr)
 	}
 	return errors.Join(err, removeBeside(db.path))
+}
+
+// settle is called when all entries that were committed before the node started have been
+// applied.
+func (cat *catalog) settle() {
+	if cat.node.progress.recovered.Swap(true) {
+		return
+	}
+	for _, db := range cat.all() {
+		db.settle()
+	}
+}
+
+// Position returns the state of a database on this node. After a commit on the leader it
+// returns the state that the commit made, or a later one.
+func (n *Node) Position(name string) (Position, error) {
+	db, err := n.catalog.named(name)
+	if err != nil {
+		return Position{}, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.pos, nil
+}
+
+// List returns the names of the databases, sorted, as this node knows them.
+func (n *Node) List() []string {
+	n.catalog.mu.RLock()
+	defer n.catalog.mu.RUnlock()
+	names := make([]string, 0, len(n.catalog.names))
+	for name := range n.catalog.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Create creates an empty database on all nodes. The leader must be this node. A name is a
+// relative path with slashes. If the database exists, the error matches
+// os.ErrExist.
+func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := n.role.writable(); err != nil {
+		return err
+	}
+	n.catalog.mu.RLock()
+	err := n.catalog.taken(name)
+	n.catalog.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	size, pages, err := n.catalog.emptyDatabase(o)
+	if err != nil {
+		return err
+	}
+	rest := binary.LittleEndian.AppendUint32(nil, size)
+	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
+	return n.proposer.commit(ctx, opCreate, append(append(rest, name...), pages...))
+}
+
+// Delete deletes a database on all nodes. The leader must be this node. Connections that
+// are open get errors.
+func (n *Node) Delete(ctx context.Context, name string) error {
+	db, err := n.catalog.named(name)
+	if err == nil {
+		err = n.role.writable()
+	}
+	if err != nil {
+		return err
+	}
+	return n.proposer.commit(ctx, opDelete, binary.LittleEndian.AppendUint64(nil, db.id))
 }

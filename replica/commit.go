@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-// doubt is a transaction that was proposed under a leadership, and is in raft's log before all later ones.
-type doubt struct {
-	id    proposalID
-	of    *leadership
-	begin time.Time // when it was proposed
-}
-
 // commit commits the transaction whose frames are in buf, for a connection of this node that
 // holds the writer's lock. It returns nil when a majority has it and write has put the
 // frames into the WAL. The index of the WAL had from commits when the transaction began. If the
@@ -96,7 +89,7 @@ func (db *database) commit(k *conn, base int64, from uint32, buf []byte, last in
 
 // lock locks mu for a connection that holds the writer's lock, unless the connection is ended: apply
 // holds mu while it waits for that lock, to write a transaction whose outcome was unknown. As long as that is
-// unknown, lock waits too: if the connection's transaction were committed, then after that one, in vain.
+// unknown, lock waits too: a transaction proposed now would follow the open one and fail with ErrConflict.
 func (db *database) lock(ctx context.Context, ended <-chan struct{}, l *leadership) error {
 	for wait := 10 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
 		d := db.doubt.Load()
@@ -119,13 +112,6 @@ func (db *database) lock(ctx context.Context, ended <-chan struct{}, l *leadersh
 			}
 			return ErrConflict
 		}
-	}
-}
-
-// known ends the doubt about a transaction.
-func (db *database) known(id proposalID) {
-	if d := db.doubt.Load(); d != nil && d.id == id {
-		db.doubt.CompareAndSwap(d, nil)
 	}
 }
 
@@ -182,85 +168,5 @@ func (db *database) collect(t *txn, frames []byte, frame int64) {
 		if keep <= db.recentLimit() {
 			db.remember(pgno, t.sums[j], page, false)
 		}
-	}
-}
-
-// recentPage is the content of a page, for the next transaction that changes it. It counts if
-// its sum is the one that the database has for the page, so it needs not be removed when a
-// transaction fails.
-type recentPage struct {
-	sum  uint64
-	page []byte
-}
-
-// recentBytes bounds the recent pages of a database.
-const recentBytes = 256 << 10
-
-func (db *database) recentLimit() int { return recentBytes / int(db.pageSize) }
-
-// remembered returns the content of a page, nil if it is not known. db.mu is locked.
-func (db *database) remembered(pgno uint32) []byte {
-	r := db.recent[pgno]
-	if r == nil || int(pgno) > len(db.sums) || r.sum != db.sums[pgno-1] {
-		return nil
-	}
-	return r.page
-}
-
-// remember keeps the content of a page: the slice itself if it is the database's own, otherwise a
-// copy. db.mu is locked.
-func (db *database) remember(pgno uint32, sum uint64, page []byte, own bool) {
-	r := db.recent[pgno]
-	if r == nil {
-		if db.recent == nil {
-			db.recent = make(map[uint32]*recentPage)
-		}
-		if len(db.recent) >= db.recentLimit() {
-			for any := range db.recent {
-				delete(db.recent, any)
-				break
-			}
-		}
-		r = new(recentPage)
-		db.recent[pgno] = r
-	}
-	if r.sum = sum; own {
-		r.page = page
-	} else {
-		r.page = append(r.page[:0], page...)
-	}
-}
-
-// after returns the sum of the database after a transaction, computed from the pages that
-// this node has. t.before is the sum of the file. db.mu is locked.
-func (db *database) after(t *txn) uint64 {
-	sum := t.before
-	for i, pgno := range t.pgnos {
-		if int(pgno) <= len(db.sums) {
-			sum ^= db.sums[pgno-1]
-		}
-		sum ^= t.sums[i]
-	}
-	for pgno := int(t.pages); pgno < len(db.sums); pgno++ {
-		sum ^= db.sums[pgno] // cut off
-	}
-	for _, pgno := range t.skipped(len(db.sums)) {
-		sum ^= pageSum(pgno, make([]byte, db.pageSize))
-	}
-	return sum
-}
-
-// count enters the checksums of a transaction's pages. db.mu is locked.
-func (db *database) count(t *txn) {
-	skipped := t.skipped(len(db.sums))
-	for len(db.sums) < int(t.pages) {
-		db.sums = append(db.sums, 0)
-	}
-	db.sums = db.sums[:t.pages]
-	for _, pgno := range skipped {
-		db.sums[pgno-1] = pageSum(pgno, make([]byte, db.pageSize))
-	}
-	for i, pgno := range t.pgnos {
-		db.sums[pgno-1] = t.sums[i]
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -265,5 +266,125 @@ func (db *database) settle() {
 	defer db.mu.Unlock()
 	if db.ahead && db.due == 0 {
 		db.fail(fmt.Errorf("the pages of %s differ: their checksum is %016x instead of %016x", db.path, db.target, db.pos.Sum))
+	}
+}
+
+// flush writes the deferred transactions into the file. If that fails, the file is repaired. db.mu is
+// locked.
+func (db *database) flush() error {
+	if len(db.deferred) == 0 {
+		return nil
+	}
+	defer db.forget() // last: readers who find nothing deferred do not wait
+	if db.gone {
+		return errDeleted
+	}
+	if err := db.write(db.deferred); err != nil {
+		db.fail(err)
+		return db.broken
+	}
+	db.node.metrics.Applied.Add(uint64(len(db.deferred)))
+	return nil
+}
+
+// forget drops the deferred transactions: the file has them, or will have them when it is repaired.
+// db.mu is locked.
+func (db *database) forget() {
+	clear(db.deferred)
+	db.deferred, db.deferredPages = db.deferred[:0], 0
+	db.hasDeferred.Store(false)
+}
+
+// doubt is a transaction that was proposed under a leadership, and is in raft's log before all later ones.
+type doubt struct {
+	id    proposalID
+	of    *leadership
+	begin time.Time // when it was proposed
+}
+
+// known ends the doubt about a transaction.
+func (db *database) known(id proposalID) {
+	if d := db.doubt.Load(); d != nil && d.id == id {
+		db.doubt.CompareAndSwap(d, nil)
+	}
+}
+
+// recentPage is the content of a page, for the next transaction that changes it. It counts if
+// its sum is the one that the database has for the page, so it needs not be removed when a
+// transaction fails.
+type recentPage struct {
+	sum  uint64
+	page []byte
+}
+
+// recentBytes bounds the recent pages of a database.
+const recentBytes = 256 << 10
+
+func (db *database) recentLimit() int { return recentBytes / int(db.pageSize) }
+
+// remembered returns the content of a page, nil if it is not known. db.mu is locked.
+func (db *database) remembered(pgno uint32) []byte {
+	r := db.recent[pgno]
+	if r == nil || int(pgno) > len(db.sums) || r.sum != db.sums[pgno-1] {
+		return nil
+	}
+	return r.page
+}
+
+// remember keeps the content of a page: the slice itself if it is the database's own, otherwise a
+// copy. db.mu is locked.
+func (db *database) remember(pgno uint32, sum uint64, page []byte, own bool) {
+	r := db.recent[pgno]
+	if r == nil {
+		if db.recent == nil {
+			db.recent = make(map[uint32]*recentPage)
+		}
+		if len(db.recent) >= db.recentLimit() {
+			for any := range db.recent {
+				delete(db.recent, any)
+				break
+			}
+		}
+		r = new(recentPage)
+		db.recent[pgno] = r
+	}
+	if r.sum = sum; own {
+		r.page = page
+	} else {
+		r.page = append(r.page[:0], page...)
+	}
+}
+
+// after returns the sum of the database after a transaction, computed from the pages that
+// this node has. t.before is the sum of the file. db.mu is locked.
+func (db *database) after(t *txn) uint64 {
+	sum := t.before
+	for i, pgno := range t.pgnos {
+		if int(pgno) <= len(db.sums) {
+			sum ^= db.sums[pgno-1]
+		}
+		sum ^= t.sums[i]
+	}
+	for pgno := int(t.pages); pgno < len(db.sums); pgno++ {
+		sum ^= db.sums[pgno] // cut off
+	}
+	for _, pgno := range t.skipped(len(db.sums)) {
+		sum ^= pageSum(pgno, make([]byte, db.pageSize))
+	}
+	return sum
+}
+
+// count enters the checksums of a transaction's pages. db.mu is locked.
+func (db *database) count(t *txn) {
+	skipped := t.skipped(len(db.sums))
+	for len(db.sums) < int(t.pages) {
+		db.sums = append(db.sums, 0)
+	}
+	db.sums = db.sums[:t.pages]
+	for _, pgno := range skipped {
+		db.sums[pgno-1] = pageSum(pgno, make([]byte, db.pageSize))
+	}
+	for i, pgno := range t.pgnos {
+		db.sums[pgno-1] = t.sums[i]
 	}
 }

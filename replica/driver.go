@@ -16,7 +16,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -196,92 +195,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return k, nil
 }
 
-// conn is a connection of the driver. Its calls are made one at a time, so that the node can
-// roll back a transaction while none is running.
-type conn struct {
-	sqlite.Conn
-	c       *connector
-	db      *database
-	epoch   uint64
-	writer  bool
-	deposed atomic.Bool
-	ended   chan struct{} // closed when deposed is set
-	// What the VFS has noted since the last call began: why SQLite's call failed, and that a
-	// transaction was committed.
-	failure   atomic.Pointer[error]
-	committed atomic.Bool
-
-	mu       sync.Mutex
-	checked  bool // check has succeeded in this transaction
-	inTx     bool
-	attaches bool            // the text that is being prepared has the keyword ATTACH
-	ending   bool            // the connection itself begins or ends a transaction
-	txCtx    context.Context // of BeginTx
-	closed   bool
-}
-
 var (
 	_ driver.ExecerContext     = (*conn)(nil)
 	_ driver.SessionResetter   = (*conn)(nil)
 	_ driver.Validator         = (*conn)(nil)
 	_ driver.NamedValueChecker = (*conn)(nil)
 )
-
-// callContext is the context of a call, or of its rows. For SQLite, which calls Err, it also ends when
-// the connection is ended.
-type callContext struct {
-	context.Context
-	k *conn
-}
-
-func (c *callContext) Err() error {
-	if c.k.deposed.Load() {
-		return context.Canceled
-	}
-	return c.Context.Err()
-}
-
-// context returns the context of the running call.
-func (k *conn) context() context.Context {
-	if k.Conn == nil { // it is being opened, or is not one of the driver
-		return context.Background()
-	}
-	return k.Conn.Raw().GetInterrupt()
-}
-
-// depose ends the use of the connection, and reports whether this call did it. It interrupts SQLite.
-func (k *conn) depose() bool {
-	if k.deposed.Swap(true) {
-		return false
-	}
-	close(k.ended)
-	return true
-}
-
-// end rolls back when the running call has returned.
-func (k *conn) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.rollback()
-}
-
-// open reports whether a transaction is open.
-func (k *conn) open() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.closed && !k.Conn.Raw().GetAutocommit()
-}
-
-// rollback ends an open transaction. k.mu is locked.
-func (k *conn) rollback() {
-	if raw := k.Conn.Raw(); !k.closed && !raw.GetAutocommit() {
-		old := raw.SetInterrupt(context.Background())
-		k.ending = true
-		_ = raw.Exec("ROLLBACK")
-		k.ending = false
-		raw.SetInterrupt(old)
-	}
-}
 
 // begin begins a call, which ends when k.mu is unlocked. It returns the call's context. If it
 // returns an error, k.mu is not locked.
@@ -424,16 +343,16 @@ func (k *conn) BeginTx(user context.Context, o driver.TxOptions) (driver.Tx, err
 		return nil, k.translate(err)
 	}
 	k.inTx, k.txCtx, k.checked = true, user, o.ReadOnly || k.c.stale
-	return &tx_{tx, k}, nil
+	return &userTx{tx, k}, nil
 }
 
-type tx_ struct {
+type userTx struct {
 	driver.Tx
 	k *conn
 }
 
 // Commit waits for a majority until the context of BeginTx ends.
-func (t *tx_) Commit() error {
+func (t *userTx) Commit() error {
 	return t.end(t.k.txCtx, func(ctx context.Context) error {
 		raw := t.k.Conn.Raw()
 		old := raw.SetInterrupt(ctx)
@@ -446,11 +365,11 @@ func (t *tx_) Commit() error {
 	})
 }
 
-func (t *tx_) Rollback() error {
+func (t *userTx) Rollback() error {
 	return t.end(context.Background(), func(context.Context) error { return t.Tx.Rollback() })
 }
 
-func (t *tx_) end(ctx context.Context, f func(context.Context) error) error {
+func (t *userTx) end(ctx context.Context, f func(context.Context) error) error {
 	ctx, err := t.k.begin(ctx)
 	if err != nil {
 		return err

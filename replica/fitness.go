@@ -50,9 +50,6 @@ const unfitElections = 10
 
 // begin notes that a call of the file system has begun. The caller calls end when it has returned.
 func (f *fitness) begin(log bool) (end func()) {
-	if f == nil {
-		return func() {}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.begun == nil {

@@ -3,79 +3,15 @@
 package replica
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"path"
 	"slices"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/ringside-io/ringside/unet"
 )
-
-// recordMembers proposes to record the directories of members that this node has met while it
-// leads.
-func (w *wire) recordMembers() {
-	for {
-		select {
-		case <-w.node.closing.Done():
-			return
-		case <-w.node.membership.unknown:
-		}
-		w.node.membership.mu.RLock()
-		config := w.node.membership.dirs.Config
-		w.node.membership.mu.RUnlock()
-		f := w.node.raft.GetConfiguration()
-		if w.node.role.leader() == nil || f.Error() != nil {
-			continue
-		}
-		for _, m := range f.Configuration().Servers {
-			directory := w.node.membership.directory
-			if string(m.ID) != w.node.opts.ID {
-				v, ok := w.met.Load(w.peerOf(m).address)
-				if !ok {
-					continue
-				}
-				met := v.(meeting)
-				w.node.membership.mu.RLock()
-				least := max(w.node.membership.absent[string(m.ID)], w.node.membership.adopted)
-				w.node.membership.mu.RUnlock()
-				if met.config < least {
-					// A member that was removed and added may have a new directory since it was met.
-					ctx, cancel := context.WithTimeout(w.node.closing, w.node.opts.Election)
-					c, err := w.dial(ctx, w.peerOf(m), kindTerm)
-					cancel()
-					if err != nil {
-						continue // raft connects to it later
-					}
-					_ = c.Close()
-					v, _ = w.met.Load(w.peerOf(m).address)
-					met = v.(meeting)
-				}
-				if met.ID != string(m.ID) || met.config < least {
-					continue
-				}
-				directory = met.Directory
-			}
-			w.node.membership.mu.RLock()
-			known, ok := w.node.membership.dirs.Members[string(m.ID)]
-			w.node.membership.mu.RUnlock()
-			switch {
-			case ok && known.Directory != directory:
-				_ = w.node.membership.replaced(string(m.ID), directory)
-			case !ok && directory != 0:
-				rest := binary.LittleEndian.AppendUint64(nil, config)
-				rest = binary.LittleEndian.AppendUint64(rest, directory)
-				_ = w.node.proposer.commit(w.node.closing, opMember, append(rest, m.ID...)) // the next leader tries again
-			}
-		}
-	}
-}
 
 // mayVote returns an error if the vote of a member does not count for this node.
 func (w *wire) mayVote(id, address string) error {
@@ -106,20 +42,6 @@ func (w *wire) mayVote(id, address string) error {
 // while it starts: n.raft is not set yet when raft asks for the first votes.
 func (w *wire) cameFurther(index uint64) bool {
 	return w.node.role.running.Load() && w.node.raft.LastIndex() >= index
-}
-
-// addressOf returns the address of a member: that of Options.Addresses, as long as raft's log has the one that
-// it had when the node was opened.
-func (w *wire) addressOf(id, recorded string) string {
-	if to := w.node.opts.Addresses[id]; to != "" && w.before[id] == recorded {
-		return to
-	}
-	return recorded
-}
-
-// peerOf returns what is called for a member.
-func (w *wire) peerOf(m raft.Server) peer {
-	return peer{string(m.ID), w.addressOf(string(m.ID), string(m.Address))}
 }
 
 // peer is a member that is called: the node at an address must have the ID. "" is any, see Node.Meet.
@@ -210,46 +132,6 @@ type meeting struct {
 	config uint64
 }
 
-// meet connects to a member and returns its answer to the hello. Both sides refuse a node with another ID,
-// another cluster, or another directory than the recorded one. A process that is stopped accepts
-// connections and does not answer, so meet waits no longer than askTimeout without a deadline of ctx.
-func (w *wire) meet(ctx context.Context, p peer, kind string) (net.Conn, welcome, error) {
-	var answer welcome
-	ctx, cancel := w.bound(ctx, askTimeout)
-	defer cancel()
-	var d unet.Dialer
-	c, err := d.DialContext(ctx, "tcp", p.address)
-	if err != nil {
-		return nil, answer, err
-	}
-	if o := w.node.opts.TLS; o != nil {
-		o = o.Clone()
-		if o.ServerName == "" {
-			o.ServerName, _, _ = net.SplitHostPort(p.address)
-		}
-		c = tls.Client(c, o)
-	}
-	err = within(ctx, c, func() error {
-		if err := send(c, w.hello(p, kind)); err != nil {
-			return err
-		}
-		return receive(c, &answer)
-	})
-	if err == nil && answer.Error != "" {
-		err = fmt.Errorf("replica: %s refused the connection: %s", p.address, answer.Error)
-	}
-	if err == nil {
-		err = w.expected(p, &answer)
-	}
-	if err == nil {
-		err = certified(c, answer.ID)
-	}
-	if err != nil {
-		return nil, answer, errors.Join(err, c.Close())
-	}
-	return c, answer, nil
-}
-
 // hello returns the first message of a connection to a member.
 func (w *wire) hello(p peer, kind string) hello {
 	n := w.node
@@ -316,4 +198,18 @@ func (w *wire) is(c memberConn, id raft.ServerID, target raft.ServerAddress) err
 		return errOther(peer{string(id), string(target)}, string(c.id))
 	}
 	return w.node.membership.recognize(string(id), c.directory)
+}
+
+// addressOf returns the address of a member: that of Options.Addresses, as long as raft's log has the one that
+// it had when the node was opened.
+func (w *wire) addressOf(id, recorded string) string {
+	if to := w.node.opts.Addresses[id]; to != "" && w.before[id] == recorded {
+		return to
+	}
+	return recorded
+}
+
+// peerOf returns what is called for a member.
+func (w *wire) peerOf(m raft.Server) peer {
+	return peer{string(m.ID), w.addressOf(string(m.ID), string(m.Address))}
 }

@@ -5,6 +5,7 @@ package replica
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -216,4 +217,80 @@ func (n *Node) changed(err error) error {
 		return fmt.Errorf("%w: %w", errReconfigured, err)
 	}
 	return err
+}
+
+// recordMembers proposes to record the directories of members that this node has met while it
+// leads.
+func (w *wire) recordMembers() {
+	for {
+		select {
+		case <-w.node.closing.Done():
+			return
+		case <-w.node.membership.unknown:
+		}
+		w.node.membership.mu.RLock()
+		config := w.node.membership.dirs.Config
+		w.node.membership.mu.RUnlock()
+		f := w.node.raft.GetConfiguration()
+		if w.node.role.leader() == nil || f.Error() != nil {
+			continue
+		}
+		for _, m := range f.Configuration().Servers {
+			directory := w.node.membership.directory
+			if string(m.ID) != w.node.opts.ID {
+				v, ok := w.met.Load(w.peerOf(m).address)
+				if !ok {
+					continue
+				}
+				met := v.(meeting)
+				w.node.membership.mu.RLock()
+				least := max(w.node.membership.absent[string(m.ID)], w.node.membership.adopted)
+				w.node.membership.mu.RUnlock()
+				if met.config < least {
+					// A member that was removed and added may have a new directory since it was met.
+					ctx, cancel := context.WithTimeout(w.node.closing, w.node.opts.Election)
+					c, err := w.dial(ctx, w.peerOf(m), kindTerm)
+					cancel()
+					if err != nil {
+						continue // raft connects to it later
+					}
+					_ = c.Close()
+					v, _ = w.met.Load(w.peerOf(m).address)
+					met = v.(meeting)
+				}
+				if met.ID != string(m.ID) || met.config < least {
+					continue
+				}
+				directory = met.Directory
+			}
+			w.node.membership.mu.RLock()
+			known, ok := w.node.membership.dirs.Members[string(m.ID)]
+			w.node.membership.mu.RUnlock()
+			switch {
+			case ok && known.Directory != directory:
+				_ = w.node.membership.replaced(string(m.ID), directory)
+			case !ok && directory != 0:
+				rest := binary.LittleEndian.AppendUint64(nil, config)
+				rest = binary.LittleEndian.AppendUint64(rest, directory)
+				_ = w.node.proposer.commit(w.node.closing, opMember, append(rest, m.ID...)) // the next leader tries again
+			}
+		}
+	}
+}
+
+// Meet connects to the node at an address and returns its ID. That node need not be a member.
+// For its own address this node answers without a connection. Meet returns an error if no node
+// answers before ctx is done, or within 10 seconds. It also returns an error if that node refuses
+// this one, for example because it belongs to another cluster.
+func (n *Node) Meet(ctx context.Context, address string) (id string, err error) {
+	if address == n.Address() {
+		return n.ID(), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c, answer, err := n.wire.meet(ctx, peer{address: address}, kindTerm)
+	if err != nil {
+		return "", err
+	}
+	return answer.ID, c.Close()
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -127,6 +126,12 @@ func newNode(o Options) (_ *Node, err error) {
 	}
 	n.membership.open(n, data)
 	n.proposer.open(n)
+	n.proposer.outcome = n.role.outcome
+	n.proposer.settled = func(id uint64, p proposalID) {
+		if db := n.catalog.byID(id); db != nil {
+			db.known(p)
+		}
+	}
 	n.catalog.open(n, data)
 	n.openFiles.most, n.openFiles.closing, n.openFiles.log = o.OpenDatabases, n.closing, n.log
 	n.sessions.closing, n.sessions.conns = n.closing, make(map[*conn]struct{})
@@ -295,7 +300,7 @@ func (n *Node) lead() {
 			n.role.prompt.Store(true)
 			n.catalog.flush()
 			n.role.leading.Store(&leadership{term})
-			n.recover()
+			n.catalog.settle()
 			n.membership.mu.RLock()
 			cluster := n.membership.cluster
 			n.membership.mu.RUnlock()
@@ -315,125 +320,7 @@ func (n *Node) lead() {
 	}
 }
 
-// recover is called when all entries that were committed before the node started have been
-// applied.
-func (n *Node) recover() {
-	if n.progress.recovered.Swap(true) {
-		return
-	}
-	for _, db := range n.catalog.all() {
-		db.settle()
-	}
-}
-
-// Wait waits until this node has applied a position, for example one that
-// Node.Position returned on the leader after a commit: later reads with Stale see that
-// commit.
-func (n *Node) Wait(ctx context.Context, pos Position) error {
-	for {
-		n.progress.mu.Lock()
-		if n.progress.applied.Load() >= pos.Index {
-			n.progress.mu.Unlock()
-			return nil
-		}
-		if n.progress.waiting == nil {
-			n.progress.waiting = make(chan struct{})
-		}
-		ch := n.progress.waiting
-		n.progress.mu.Unlock()
-		select {
-		case <-ch:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-n.closing.Done():
-			return net.ErrClosed
-		}
-	}
-}
-
-// Position returns the state of a database on this node. After a commit on the leader it
-// returns the state that the commit made, or a later one.
-func (n *Node) Position(name string) (Position, error) {
-	db, err := n.catalog.named(name)
-	if err != nil {
-		return Position{}, err
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.pos, nil
-}
-
-// WaitLeader waits until a leader is known, and returns its ID and address. If it is this
-// node, the node is ready to write.
-func (n *Node) WaitLeader(ctx context.Context) (id, address string, err error) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		a, i := n.raft.LeaderWithID()
-		if i != "" && (string(i) != n.opts.ID || n.role.leader() != nil) {
-			return string(i), string(a), nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return "", "", fmt.Errorf("replica: no leader: %w", ctx.Err())
-		case <-n.closing.Done():
-			return "", "", net.ErrClosed
-		}
-	}
-}
-
 // The list of databases.
-
-// List returns the names of the databases, sorted, as this node knows them.
-func (n *Node) List() []string {
-	n.catalog.mu.RLock()
-	defer n.catalog.mu.RUnlock()
-	names := make([]string, 0, len(n.catalog.names))
-	for name := range n.catalog.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Create creates an empty database on all nodes. The leader must be this node. A name is a
-// relative path with slashes. If the database exists, the error matches
-// os.ErrExist.
-func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
-	if err := n.role.writable(); err != nil {
-		return err
-	}
-	n.catalog.mu.RLock()
-	err := n.catalog.taken(name)
-	n.catalog.mu.RUnlock()
-	if err != nil {
-		return err
-	}
-	size, pages, err := n.catalog.emptyDatabase(o)
-	if err != nil {
-		return err
-	}
-	rest := binary.LittleEndian.AppendUint32(nil, size)
-	rest = binary.LittleEndian.AppendUint32(rest, uint32(len(name)))
-	return n.proposer.commit(ctx, opCreate, append(append(rest, name...), pages...))
-}
-
-// Delete deletes a database on all nodes. The leader must be this node. Connections that
-// are open get errors.
-func (n *Node) Delete(ctx context.Context, name string) error {
-	db, err := n.catalog.named(name)
-	if err == nil {
-		err = n.role.writable()
-	}
-	if err != nil {
-		return err
-	}
-	return n.proposer.commit(ctx, opDelete, binary.LittleEndian.AppendUint64(nil, db.id))
-}
 
 // watchLog takes a snapshot when the log is large, so that raft cuts it.
 func (n *Node) watchLog() {
@@ -465,27 +352,4 @@ func (n *Node) cutLog() {
 	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		n.log.Warn("replica: the log cannot be truncated", "error", err)
 	}
-}
-
-// Address returns the address by which other nodes reach this one.
-func (n *Node) Address() string { return n.wire.address }
-
-// ID returns the node's name.
-func (n *Node) ID() string { return n.opts.ID }
-
-// Meet connects to the node at an address and returns its ID. That node need not be a member.
-// For its own address this node answers without a connection. Meet returns an error if no node
-// answers before ctx is done, or within 10 seconds. It also returns an error if that node refuses
-// this one, for example because it belongs to another cluster.
-func (n *Node) Meet(ctx context.Context, address string) (id string, err error) {
-	if address == n.Address() {
-		return n.ID(), nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	c, answer, err := n.wire.meet(ctx, peer{address: address}, kindTerm)
-	if err != nil {
-		return "", err
-	}
-	return answer.ID, c.Close()
 }

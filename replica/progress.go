@@ -3,6 +3,8 @@
 package replica
 
 import (
+	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 )
@@ -32,3 +34,28 @@ func (p *progress) advance(index uint64) {
 // newest returns the index of the newest entry that this node has begun to apply. Commits are acknowledged while
 // their entries are being applied.
 func (p *progress) newest() uint64 { return max(p.began.Load(), p.applied.Load()) }
+
+// Wait waits until this node has applied a position, for example one that
+// Node.Position returned on the leader after a commit: later reads with Stale see that
+// commit.
+func (n *Node) Wait(ctx context.Context, pos Position) error {
+	for {
+		n.progress.mu.Lock()
+		if n.progress.applied.Load() >= pos.Index {
+			n.progress.mu.Unlock()
+			return nil
+		}
+		if n.progress.waiting == nil {
+			n.progress.waiting = make(chan struct{})
+		}
+		ch := n.progress.waiting
+		n.progress.mu.Unlock()
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.closing.Done():
+			return net.ErrClosed
+		}
+	}
+}

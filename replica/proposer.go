@@ -42,12 +42,6 @@ func (q *proposer) open(n *Node) {
 	q.stall, q.flight, q.maxTransaction = n.opts.stall, n.opts.flight, n.opts.MaxTransaction
 	q.run, q.queue, q.pending = rand.Uint64(), make(chan *proposal, 1024), make(map[proposalID]*proposal)
 	q.apply = func(entry []byte, timeout time.Duration) raft.ApplyFuture { return n.raft.Apply(entry, timeout) }
-	q.outcome = n.role.outcome
-	q.settled = func(id uint64, p proposalID) {
-		if db := n.catalog.byID(id); db != nil {
-			db.known(p)
-		}
-	}
 }
 
 // proposal is an operation that was passed to raft and has no result yet.

@@ -233,7 +233,7 @@ func (rs *reads) syncRead() error {
 		return err
 	}
 	rs.lastSync.Store(&readSync{begin, a.Index})
-	rs.node.recover()
+	rs.node.catalog.settle()
 	return nil
 }
 

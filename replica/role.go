@@ -5,6 +5,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -136,4 +137,24 @@ func (r *role) outcome(err error) error {
 		return &NotLeaderError{}
 	}
 	return &UncertainError{Err: err}
+}
+
+// WaitLeader waits until a leader is known, and returns its ID and address. If it is this
+// node, the node is ready to write.
+func (n *Node) WaitLeader(ctx context.Context) (id, address string, err error) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		a, i := n.raft.LeaderWithID()
+		if i != "" && (string(i) != n.opts.ID || n.role.leader() != nil) {
+			return string(i), string(a), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", "", fmt.Errorf("replica: no leader: %w", ctx.Err())
+		case <-n.closing.Done():
+			return "", "", net.ErrClosed
+		}
+	}
 }

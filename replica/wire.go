@@ -42,7 +42,7 @@ type wire struct {
 	idle  map[idleKey][]memberConn
 }
 
-// idleKey is what unused connections for requests are found by.
+// idleKey finds an idle connection by peer and kind.
 type idleKey struct {
 	peer
 	kind string
@@ -368,3 +368,49 @@ func (w *wire) bound(ctx context.Context, most time.Duration) (context.Context, 
 		cancel()
 	}
 }
+
+// meet connects to a member and returns its answer to the hello. Both sides refuse a node with another ID,
+// another cluster, or another directory than the recorded one. A process that is stopped accepts
+// connections and does not answer, so meet waits no longer than askTimeout without a deadline of ctx.
+func (w *wire) meet(ctx context.Context, p peer, kind string) (net.Conn, welcome, error) {
+	var answer welcome
+	ctx, cancel := w.bound(ctx, askTimeout)
+	defer cancel()
+	var d unet.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, answer, err
+	}
+	if o := w.node.opts.TLS; o != nil {
+		o = o.Clone()
+		if o.ServerName == "" {
+			o.ServerName, _, _ = net.SplitHostPort(p.address)
+		}
+		c = tls.Client(c, o)
+	}
+	err = within(ctx, c, func() error {
+		if err := send(c, w.hello(p, kind)); err != nil {
+			return err
+		}
+		return receive(c, &answer)
+	})
+	if err == nil && answer.Error != "" {
+		err = fmt.Errorf("replica: %s refused the connection: %s", p.address, answer.Error)
+	}
+	if err == nil {
+		err = w.expected(p, &answer)
+	}
+	if err == nil {
+		err = certified(c, answer.ID)
+	}
+	if err != nil {
+		return nil, answer, errors.Join(err, c.Close())
+	}
+	return c, answer, nil
+}
+
+// Address returns the address by which other nodes reach this one.
+func (n *Node) Address() string { return n.wire.address }
+
+// ID returns the node's name.
+func (n *Node) ID() string { return n.opts.ID }
