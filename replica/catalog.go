@@ -128,7 +128,7 @@ func (cat *catalog) sync() error {
 	return nil
 }
 
-// empty notes that a database in a directory was removed. n.mu is locked.
+// empty notes that a database in a directory was removed. mu is locked.
 func (cat *catalog) empty(dir string) {
 	if cat.emptied == nil {
 		cat.emptied = make(map[string]struct{})
@@ -239,7 +239,7 @@ func folders(name string) iter.Seq[string] {
 }
 
 // taken returns an error if a name exists, is a directory of another name, or has another name as a
-// directory. n.mu is locked.
+// directory. mu is locked.
 func (cat *catalog) taken(name string) error {
 	if cat.names[name] != nil {
 		return fmt.Errorf("replica: the database %q already exists: %w", name, os.ErrExist)
@@ -255,7 +255,7 @@ func (cat *catalog) taken(name string) error {
 	return nil
 }
 
-// countFolders adds by to the numbers of databases in the directories of a name. n.mu is locked.
+// countFolders adds by to the numbers of databases in the directories of a name. mu is locked.
 func (cat *catalog) countFolders(name string, by int) {
 	for folder := range folders(name) {
 		if cat.folders[folder] += by; cat.folders[folder] == 0 {

@@ -99,7 +99,7 @@ func (ms *membership) load() error {
 	return nil
 }
 
-// save writes the identity. n.mu is locked, or the node is not open yet.
+// save writes the identity. mu is locked, or the node is not open yet.
 func (ms *membership) save() error {
 	p, err := json.Marshal(identity{ms.id, ms.cluster, ms.directory, ms.dirs, ms.fetching, ms.sealed, ms.moving, ms.renewed})
 	if err != nil {

@@ -31,7 +31,7 @@ func (o *openFiles) add(db *database) {
 }
 
 // trim closes the files of the databases that were opened first, but not those of db. Those
-// that are in use are looked at again later. n.openMu is locked.
+// that are in use are looked at again later. mu is locked.
 func (o *openFiles) trim(db *database) {
 	for i := 0; len(o.open) > o.most && i < len(o.open); {
 		old := o.open[i]
