@@ -78,7 +78,8 @@ func TestEvictedPagesAreRead(t *testing.T) {
 		m.armed.Store(true) // this test advances the epoch
 		page := func(i int) bool {
 			t.Helper()
-			reads := func() uint64 { s := m.f.Stats(); return s.Plain + s.Ring }
+			// RWF_NOWAIT starts to read, and may find the page.
+			reads := func() uint64 { s := m.f.Stats(); return s.Plain + s.Ring + s.Cached }
 			before := reads()
 			if _, err := m.Slice(int64(i*os.Getpagesize()), 1); err != nil {
 				t.Fatal(err)
@@ -101,7 +102,7 @@ func TestEvictedPagesAreRead(t *testing.T) {
 			t.Error("an evicted page was not read in the next epoch")
 		}
 		m.tick()
-		if page(100) {
+		if page(100) && knows {
 			t.Error("a resident page was read in the next epoch")
 		}
 	}
