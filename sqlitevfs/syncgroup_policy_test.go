@@ -206,18 +206,16 @@ func TestSettledSharingEnds(t *testing.T) {
 	}
 }
 
-// TestIdleTimeIsNotMeasured: callers sync for a time that is too short for a measurement, and
-// pause. The pauses say nothing about plain syncs.
+// TestIdleTimeIsNotMeasured: callers sync for a time that is too short for a measurement, pause, and
+// go on. With the pause in it the rate of plain syncs would be lower than that of the slower syncfs.
 func TestIdleTimeIsNotMeasured(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var p syncPolicy
-	for range 50 {
-		session(&p, &now, 16, 3, time.Millisecond, time.Millisecond)
-		now = now.Add(40 * time.Millisecond)
-		p.idle()
-	}
-	if p.sharing || p.won {
-		t.Error("sharing was measured as faster")
+	session(&p, &now, 16, 3, time.Millisecond, 1300*time.Microsecond)
+	now = now.Add(40 * time.Millisecond)
+	p.idle()
+	if session(&p, &now, 16, 100, time.Millisecond, 1300*time.Microsecond); p.won {
+		t.Error("a slower syncfs has won")
 	}
 }
 
@@ -233,7 +231,7 @@ func TestLostTrialsAreRare(t *testing.T) {
 			lost += 200 * time.Millisecond
 		}
 	}
-	if took := now.Sub(start); lost > took/10 {
+	if took := now.Sub(start); lost > took/20 {
 		t.Errorf("%v of %v were lost in trials", lost, took)
 	}
 }
