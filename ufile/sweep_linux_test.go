@@ -478,8 +478,56 @@ func (w *swept) operations() []faultsweep.Operation {
 			Covers: "System.OpenRoot Root.Mkdir Root.WriteFile Root.ReadFile Root.Open Root.OpenRoot Root.Rename Root.RemoveAll Root.Stat Root.Close"},
 		{Name: "Root, the rest", Run: w.moreNames, Instead: oneErrno,
 			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.FS"},
+		{Name: "whole files", Run: w.wholeFiles, Instead: map[string][]faultsweep.Choice{"open": faultsweep.Fails(syscall.EMFILE, syscall.ENOENT)},
+			Covers: "System.ReadFiles System.ReadFile"},
+		{Name: "mapped", Run: w.mapped, Instead: map[string][]faultsweep.Choice{"mmap file": faultsweep.Fails(syscall.ENOMEM),
+			"mincore": faultsweep.Passes(syscall.ENOMEM, syscall.ENOSYS)},
+			Covers: "File.Map Mapped.Len Mapped.Slice Mapped.Prefetch Mapped.Guard Mapped.Close"},
 	}
 	return append(ops, w.simulated()...)
+}
+
+// wholeFiles reads a file by name, alone and as one of several.
+func (w *swept) wholeFiles(t *faultsweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
+		t.Arm()
+		defer t.Disarm()
+		p, err := s.ReadFile(f.Name())
+		if t.Judge("ReadFile", err) && !bytes.Equal(p, w.content) {
+			t.Errorf("ReadFile: wrong data")
+		}
+		seen := 0
+		for d := range s.ReadFiles(context.Background(), []string{f.Name(), f.Name()}, ufile.ReadFilesOptions{}) {
+			seen++
+			if t.Judge("ReadFiles", d.Err) && !bytes.Equal(d.Data, w.content) {
+				t.Errorf("ReadFiles: wrong data")
+			}
+		}
+		if seen != 2 {
+			t.Errorf("ReadFiles: %d of 2 files", seen)
+		}
+	})
+}
+
+// mapped reads from a mapped file.
+func (w *swept) mapped(t *faultsweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(_ *ufile.System, f *ufile.File) {
+		t.Arm()
+		defer t.Disarm()
+		m, err := f.Map()
+		if !t.Judge("Map", err) {
+			return
+		}
+		t.Judge("Prefetch", m.Prefetch(ufile.Extent{Len: m.Len()}))
+		t.Judge("Guard", m.Guard(func() error {
+			p, err := m.Slice(0, int(m.Len()))
+			if err == nil && !bytes.Equal(p, w.content) {
+				t.Errorf("Slice: wrong data")
+			}
+			return err
+		}))
+		t.Judge("Close", m.Close())
+	})
 }
 
 // simulated returns the operations on simulated rings.
@@ -518,7 +566,7 @@ func TestFaultSweepSimulated(t *testing.T) {
 // Promise: ufile/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
-		"calls the method of the default System": "Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
+		"calls the method of the default System": "ReadFile ReadFiles Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
 		"makes no call to the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"AlignedBuffer Stats.Plus Total",
 		"is the method of os.File, which has no test hook": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +
