@@ -40,7 +40,7 @@ func NewPoller(fd int, name string) (*Poller, error) {
 func PolledFile(fd int, name string) (*os.File, error) {
 	dup, err := sys.Dup(fd)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	if err := syscall.SetNonblock(dup, true); err != nil { // os polls non-blocking descriptors only
 		_ = syscall.Close(dup)
