@@ -257,7 +257,7 @@ func TestInAProcessWithoutRings(t *testing.T) {
 	// io_uring is refused.
 	run := "-test.run=^(TestInAProcessWithoutRings|TestSuite)$/./^(ReadAt|Close)$/^(Offsets|ReadAt)$"
 	cmd := exec.Command(os.Args[0], run, "-test.v")
-	cmd.Env = append(os.Environ(), envChild+"=1", features.EnvBackend+"=plain")
+	cmd.Env = append(os.Environ(), envChild+"=1", "RINGSIDE_LONG=1", features.EnvBackend+"=plain")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
