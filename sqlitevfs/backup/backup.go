@@ -284,7 +284,7 @@ func (b *Backup) work(j job) {
 	if j.queue == queueFlush {
 		err = d.flush(b.ctx)
 	} else {
-		err = d.compact(b.ctx, j.queue)
+		err = d.compact(b.ctx, j.queue, time.Now())
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -292,6 +292,9 @@ func (b *Backup) work(j job) {
 	defer b.done.Broadcast()
 	if j.queue != queueFlush {
 		b.compacted(d, j.queue, err)
+		if d.again || d.waiting.Load() { // a flush was due meanwhile
+			b.add(d, queueFlush, 0)
+		}
 		return
 	}
 	d.err = err
@@ -347,7 +350,7 @@ func (b *Backup) put(ctx context.Context, name string, body *io.SectionReader, s
 	}
 	b.counts.requests.Add(1)
 	if err := b.target.Put(ctx, name, body, stamp); err != nil {
-		return fmt.Errorf("backup: %s: %w", name, err)
+		return &targetError{fmt.Errorf("backup: %s: %w", name, err)}
 	}
 	b.counts.objects.Add(1)
 	b.counts.bytes.Add(uint64(body.Size()))

@@ -309,6 +309,7 @@ func (d *database) reopened() {
 func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
 	d.mu.Lock()
 	d.full, d.why = false, nil
+	d.size = 0 // it was not counted while pages were given up
 	d.drop()
 	if !d.over {
 		d.cur = grouplog.Cursor{}

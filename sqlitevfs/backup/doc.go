@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Package backup sends each commit of the databases that package sqlitevfs serves to a directory or an object
-// store, within a second.
+// store, within Options.Interval and the time of a request.
 //
 // [Start] observes the VFSes of package sqlitevfs. A commit costs its connection a note that there is one; a goroutine
 // reads the changed pages from the WAL later. Pages are copied while a connection waits only before it restarts the
@@ -11,6 +11,8 @@
 // commits of each interval, levels in which they are merged after 30 seconds, 5 minutes and an hour, and snapshots.
 // The files have the checksums of the database before and after them. By these a Backup that starts finds where the
 // stream ends: in the state of the database, in an earlier state of its WAL, or elsewhere. Then a snapshot follows.
+// Compaction and retention read an object before they remove those that it replaces, and a snapshot follows where the
+// chain of the newest state has a gap. The commits of a database wait while its snapshot is made.
 //
 // [Restore] writes a database as it was; `litestream restore` can do so too. [Verify] reads all objects.
 //

@@ -26,6 +26,7 @@ type stream struct {
 	queued bool    // in the queue for a flush; guarded by Backup.mu
 	again  bool    // the database was queued meanwhile; guarded by Backup.mu
 	tries  int
+	broken int // compactions that failed, one after the other
 
 	done   uint64    // epoch up to which the target has the commits; guarded by Backup.mu
 	stored uint64    // txid for Status; guarded by Backup.mu
@@ -160,7 +161,7 @@ func (d *database) prepareFull(since time.Time) error {
 	}
 	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: s.epoch}
 	var out io.Writer = &bytes.Buffer{}
-	if int64(s.commit)*int64(s.page) > maxMemory {
+	if size := int64(s.commit) * int64(s.page); size > maxMemory || d.b.memory.Load()+size > d.b.opts.Memory {
 		if o.file, err = os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*"); err != nil {
 			return err
 		}
@@ -190,7 +191,7 @@ func (d *database) prepareFull(since time.Time) error {
 	return err
 }
 
-// maxMemory is up to which size the snapshot of a database is made in memory.
+// maxMemory is up to which size the snapshot of a database is made in memory, if Options.Memory has room for it.
 const maxMemory = 8 << 20
 
 func (d *database) setReady(o *object, out io.Writer) error {
@@ -219,6 +220,11 @@ func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 	defer d.b.memory.Add(-int64(len(pages) * page))
 	if size == 0 {
 		size = uint32(len(d.sums.page))
+	}
+	for n := uint32(len(d.sums.page)) + 1; n <= size; n++ {
+		if _, ok := pages[n]; !ok && n != ltx.LockPgno(uint32(page)) {
+			return d.prepareFull(since) // SQLite does not write a page that is free
+		}
 	}
 	before := d.sums.checksum()
 	next := d.sums

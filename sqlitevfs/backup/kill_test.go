@@ -4,7 +4,9 @@ package backup
 
 import (
 	"bufio"
+	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writer commits to a database until it is killed. It prints each acknowledged commit.
+// writer commits to a database until it is killed. It prints each acknowledged commit, and the last one before each call
+// of Sync after that has returned.
 func writer(dir, target, mode string) {
 	t := &testing.T{}
 	b, err := Start(Options{Dir: dir, Target: Dir(target), Interval: 10 * time.Millisecond, Scratch: dir})
@@ -39,28 +42,40 @@ func writer(dir, target, mode string) {
 			panic(err)
 		}
 		n++
-		fmt.Println(n)
+		fmt.Println("committed", n)
+		if n%40 == 0 {
+			if err := b.Sync(context.Background()); err != nil {
+				panic(err)
+			}
+			fmt.Println("synced", n)
+		}
 	}
 }
 
-// TestKill kills a process that commits, at any moment. The target then has a state after some commit, at most a second
-// older than the last acknowledged one, and the next process continues the stream.
+var long = flag.Bool("long", false, "kill later, and more often")
+
+// TestKill kills a process that commits, at any moment, soon after its first commit and after seconds. The target then
+// has a state after some commit, with all commits that Sync has waited for, and the next process continues the stream.
 // Promise: sqlitevfs/backup-killed-process
 func TestKill(t *testing.T) {
 	for _, mode := range []string{modes[2], modes[3], modes[5]} {
 		t.Run(mode, func(t *testing.T) {
 			dir, to := t.TempDir(), t.TempDir()
-			for i := range 4 {
-				acknowledged, waited := run(t, dir, to, mode, time.Duration(30+i*37)*time.Millisecond)
+			kills := []time.Duration{30, 67, 104, 141, 1800}
+			if *long {
+				kills = append(kills, 3100, 5200, 50, 12000, 20000)
+			}
+			for _, after := range kills {
+				acknowledged, waited := run(t, dir, to, mode, after*time.Millisecond)
 				n := 0
 				if files, _ := Files(t.Context(), Dir(to), "tenant.db"); len(files) > 0 {
 					if path := restored(t, Dir(to), "tenant.db"); waited > 0 || tables(t, path) {
 						n, _ = content(t, path)
 					}
 				}
-				t.Logf("%d commits acknowledged, %d restored", acknowledged, n)
+				t.Logf("%d commits acknowledged, %d synced, %d restored", acknowledged, waited, n)
 				if n < waited || n > acknowledged+1 {
-					t.Fatalf("restored %d commits; %d were acknowledged a second before the kill, %d at the kill", n, waited, acknowledged)
+					t.Fatalf("restored %d commits; Sync had returned after %d, %d were acknowledged", n, waited, acknowledged)
 				}
 			}
 			b := start(t, dir, Dir(to), nil)
@@ -96,8 +111,8 @@ func tables(t *testing.T, path string) bool {
 }
 
 // run starts the writer and kills it some time after its first commit. It returns the last acknowledged commit, and the
-// last one that was acknowledged a second before the kill.
-func run(t *testing.T, dir, to, mode string, after time.Duration) (last, waited int) {
+// last one that Sync has waited for.
+func run(t *testing.T, dir, to, mode string, after time.Duration) (last, synced int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "BACKUP_TEST_WRITER="+dir, "BACKUP_TEST_TARGET="+to, "BACKUP_TEST_MODE="+mode)
@@ -109,26 +124,19 @@ func run(t *testing.T, dir, to, mode string, after time.Duration) (last, waited 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	type ack struct {
-		n  int
-		at time.Time
-	}
-	var acks []ack
-	lines := bufio.NewScanner(out)
-	var killed time.Time
-	for lines.Scan() {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var what string
 		var n int
-		fmt.Sscan(lines.Text(), &n)
-		if acks = append(acks, ack{n, time.Now()}); len(acks) == 1 {
+		fmt.Sscan(lines.Text(), &what, &n)
+		if what == "synced" {
+			synced = n
+			continue
+		}
+		if last == 0 {
 			time.AfterFunc(after, func() { cmd.Process.Kill() })
 		}
+		last = n
 	}
-	killed = time.Now()
 	cmd.Wait()
-	for _, a := range acks {
-		if last = a.n; killed.Sub(a.at) > time.Second {
-			waited = a.n
-		}
-	}
-	return last, waited
+	return last, synced
 }

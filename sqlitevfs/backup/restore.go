@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -23,7 +24,8 @@ type RestoreOptions struct {
 }
 
 // Restore writes a database of a target to a file, which must not exist, and returns the newest transaction in it.
-// Checksums of all pages and of the whole database are compared. The file is durable when Restore returns; after an error
+// Checksums of all pages and of the whole database are compared; instead of a damaged object others are used, where the
+// target has the same commits twice. The file is durable when Restore returns; after an error
 // there is none. A backup may run meanwhile.
 func Restore(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
 	for _, suffix := range []string{"", "-wal", "-journal"} {
@@ -45,12 +47,12 @@ func restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 	if err != nil {
 		return 0, err
 	}
-	if !o.Before.IsZero() {
-		if files, err = before(ctx, t, database, files, o.Before); err != nil {
-			return 0, err
-		}
+	var chain []File
+	if o.Before.IsZero() {
+		chain, err = plan(files)
+	} else {
+		chain, err = planBefore(ctx, t, database, files, o.Before)
 	}
-	chain, err := plan(files)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", database, err)
 	}
@@ -60,7 +62,7 @@ func restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := apply(ctx, t, database, chain, f); err != nil {
+	if _, err := build(ctx, t, database, chain, files, f); err != nil {
 		return 0, fmt.Errorf("%s: %w", database, err)
 	}
 	if err := errors.Join(f.Sync(), f.Close(), os.Link(f.Name(), path)); err != nil {
@@ -69,8 +71,8 @@ func restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 	return uint64(chain[len(chain)-1].Max), syncDir(filepath.Dir(path))
 }
 
-// before returns the files whose newest commit was made before a time.
-func before(ctx context.Context, t Target, database string, files []File, limit time.Time) ([]File, error) {
+// planBefore returns the files that make up the newest state whose newest commit was made before a time.
+func planBefore(ctx context.Context, t Target, database string, files []File, limit time.Time) ([]File, error) {
 	var old []File
 	for _, f := range files {
 		h, err := header(ctx, t, database, f)
@@ -81,42 +83,68 @@ func before(ctx context.Context, t Target, database string, files []File, limit 
 			old = append(old, f)
 		}
 	}
-	return old, nil
+	chain, err := plan(old)
+	if len(chain) == 0 {
+		return nil, ErrNone
+	}
+	next := chain[len(chain)-1].Max + 1
+	for _, f := range files {
+		if f.Min > 1 && f.Min <= next && next <= f.Max {
+			return chain, nil // what seems to lack was merged with later commits
+		}
+	}
+	return chain, err
 }
 
-// apply writes the files of a plan one over the other.
-func apply(ctx context.Context, t Target, database string, chain []File, f *os.File) error {
+// build writes the state that a plan makes up to a file, and returns the decoder of the plan's last file. If an object is
+// damaged, others of the stream that lead to the same state are used.
+func build(ctx context.Context, t Target, database string, chain, files []File, f *os.File) (*ltx.Decoder, error) {
+	end := chain[len(chain)-1].Max
+	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.Max > end })
+	for {
+		dec, bad, err := apply(ctx, t, database, chain, f)
+		if err == nil || ctx.Err() != nil {
+			return dec, err
+		}
+		files = slices.DeleteFunc(files, func(f File) bool { return f == bad })
+		other, planErr := plan(files)
+		if planErr != nil || other[len(other)-1].Max != end {
+			return nil, err
+		}
+		chain = other
+	}
+}
+
+// apply writes the files of a plan one over the other. It returns the decoder of the last one, or the one that is bad.
+func apply(ctx context.Context, t Target, database string, chain []File, f *os.File) (dec *ltx.Decoder, bad File, err error) {
 	var all sums
-	for i, file := range chain {
+	for _, file := range chain {
 		name := file.Object(database)
-		dec, err := decode(ctx, t, database, file, func(h ltx.Header, n uint32, p []byte) error {
+		dec, err = decode(ctx, t, database, file, func(h ltx.Header, n uint32, p []byte) error {
 			all.set(n, pageSum(n, p))
 			_, err := f.WriteAt(p, int64(n-1)*int64(h.PageSize))
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, file, fmt.Errorf("%s: %w", name, err)
 		}
 		h := dec.Header()
-		if i > 0 && uint64(file.Min) == uint64(chain[i-1].Max)+1 && h.NoChecksum() != (h.PreApplyChecksum == 0) {
-			return fmt.Errorf("%s: %w", name, ltx.ErrInvalidFile)
-		}
 		all.resize(h.Commit)
 		if err := f.Truncate(int64(h.Commit) * int64(h.PageSize)); err != nil {
-			return err
+			return nil, file, err
 		}
 		if want := dec.Trailer().PostApplyChecksum; !h.NoChecksum() && all.checksum() != want {
-			return fmt.Errorf("%s: %w: it does not follow the files before it", name, ltx.ErrChecksumMismatch)
+			return nil, file, fmt.Errorf("%s: %w: it does not follow the files before it", name, ltx.ErrChecksumMismatch)
 		}
 	}
-	return nil
+	return dec, File{}, nil
 }
 
 // decode reads a file, calls fn for each page, and compares the file's checksums.
 func decode(ctx context.Context, t Target, database string, f File, fn func(h ltx.Header, n uint32, p []byte) error) (*ltx.Decoder, error) {
 	r, err := t.Get(ctx, f.Object(database), 0, -1)
 	if err != nil {
-		return nil, err
+		return nil, &targetError{err}
 	}
 	defer r.Close()
 	dec := ltx.NewDecoder(r)

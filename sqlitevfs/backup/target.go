@@ -34,6 +34,11 @@ type Object struct {
 	Time time.Time // of the newest commit in it, or a later time
 }
 
+// targetError is an error of a Target, not of what an object has.
+type targetError struct{ error }
+
+func (e *targetError) Unwrap() error { return e.error }
+
 // Dir is a Target in a directory, which Put creates. Each object is a file.
 type Dir string
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -47,14 +49,20 @@ func look(database string, files []File) Report {
 	return r
 }
 
-// Verify reads every object of a database, and compares the checksums of pages, objects and states. A lost, damaged,
-// doubled or exchanged object is a problem. An error means that the target could not be read.
+// Verify reads every object of a database, and compares the checksums of pages, objects and states. An object that is
+// lost, damaged, copied to another name or exchanged is a problem, also if only older states need it. The last objects
+// cannot be missed: compare Report.Last. An error means that the target could not be read. A backup may run meanwhile.
 func Verify(ctx context.Context, t Target, database string) (Report, error) {
 	files, err := Files(ctx, t, database)
 	if err != nil {
 		return Report{Name: database}, err
 	}
 	r := look(database, files)
+	if len(r.Problems) == 0 {
+		if n := gap(files); n != 0 {
+			r.Problems = append(r.Problems, fmt.Sprintf("%v for older states: transaction %d", ErrGap, n))
+		}
+	}
 	before := make(map[ltx.TXID]ltx.Checksum) // the states that objects begin with, by transaction
 	after := make(map[ltx.TXID]ltx.Checksum)
 	for _, f := range files {
@@ -63,6 +71,8 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 		switch {
 		case ctx.Err() != nil:
 			return r, ctx.Err()
+		case errors.Is(err, fs.ErrNotExist) && removed(ctx, t, database, f):
+			continue
 		case err != nil:
 			r.Problems = append(r.Problems, fmt.Sprintf("%s: %v", name, err))
 			continue
@@ -85,12 +95,42 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 	}
 	if len(r.Problems) == 0 {
 		if chain, err := plan(files); err == nil {
-			if err := check(ctx, t, database, chain); err != nil {
+			if err := check(ctx, t, database, chain); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				r.Problems = append(r.Problems, err.Error())
 			}
 		}
 	}
 	return r, nil
+}
+
+// gap returns the first transaction after the oldest snapshot that no file has, or 0. A snapshot after it ends a gap only
+// for later states.
+func gap(files []File) ltx.TXID {
+	var at ltx.TXID
+	for _, f := range files {
+		if f.Min == 1 && (at == 0 || f.Max < at) {
+			at = f.Max
+		}
+	}
+	for end := newest(files); at < end; {
+		next := at
+		for _, f := range files {
+			if f.Max > next && f.Min <= at+1 && (f.Min > 1 || f.Max == at+1) {
+				next = f.Max
+			}
+		}
+		if next == at {
+			return at + 1
+		}
+		at = next
+	}
+	return 0
+}
+
+// removed reports whether a file is not listed any more: retention has removed it while Verify ran.
+func removed(ctx context.Context, t Target, database string, f File) bool {
+	files, err := Files(ctx, t, database)
+	return err == nil && !slices.ContainsFunc(files, func(g File) bool { return g.Object("") == f.Object("") })
 }
 
 // check computes the state after each file of a plan without storing it.
