@@ -210,7 +210,7 @@ func TestSource(t *testing.T) {
 // FD.Pread has none.
 func TestErrorName(t *testing.T) {
 	text, err := ringside.Source.ReadFile("ufile/file.go")
-	if err != nil || strings.Count(string(text), "Path: "+errorName) != 1 {
+	if err != nil || strings.Count(string(text), errorName) != 1 {
 		t.Errorf("ufile/file.go: %v, want one %q", err, errorName)
 	}
 }

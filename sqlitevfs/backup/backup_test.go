@@ -139,6 +139,40 @@ func same(t testing.TB, to Target, name, path string, commits int) {
 	}
 }
 
+// TestCommitBehindSnapshot commits before and after a snapshot is taken for which earlier commits wait. Sync waits for the
+// later commit too.
+func TestCommitBehindSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, filepath.Join(dir, "tenant.db"), modes[0])
+	defer db.Close()
+	b := start(t, dir, Dir(t.TempDir()), func(o *Options) { o.Interval = time.Hour })
+	b.mu.Lock()
+	d := b.dbs["tenant.db"]
+	b.mu.Unlock()
+	scratch, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scratch.Close()
+	for i := range 2 {
+		if err := commit(db, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := d.snapshot(scratch)
+	if err == nil {
+		err = commit(db, 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.epoch <= s.epoch {
+		t.Errorf("the snapshot ends epoch %d, the commit behind it waits in %d", s.epoch, d.epoch)
+	}
+}
+
 // TestModes restores what was committed in each mode, while the database is open, after it was closed, and after it was
 // opened again; and the second Backup continues the stream of the first one.
 // Promise: sqlitevfs/backup-restores-committed

@@ -333,6 +333,7 @@ func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.waiting.Store(false) // a later commit begins a new epoch, which this snapshot does not end
 	if d.end.Load() != 0 {
 		d.take()
 	} else if err := d.takeAll(); err != nil {
