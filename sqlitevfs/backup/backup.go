@@ -116,6 +116,7 @@ func Start(o Options) (*Backup, error) {
 	if b.stop, err = sqlitevfs.Observe(b.observe); err != nil {
 		return nil, err
 	}
+	b.attachOpen()
 	work := make(chan job)
 	b.all.Go(func() { b.schedule(work) })
 	for range o.Parallel {
@@ -151,8 +152,8 @@ func (o *Options) defaults() {
 	}
 }
 
-// observe is the Observer. It returns nil for databases outside of the directory.
-func (b *Backup) observe(path string) sqlitevfs.Observed {
+// database returns the database of a path, or nil if it is outside of the directory.
+func (b *Backup) database(path string) *database {
 	real := path
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		real = filepath.Join(dir, filepath.Base(path))
@@ -448,6 +449,7 @@ func (b *Backup) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.stop()
+	b.detach()
 	b.cancel()
 	b.all.Wait()
 	b.mu.Lock()

@@ -238,6 +238,44 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestNextBackup has a database that is open while a Backup ends and others start, in the directory and elsewhere.
+// Promise: sqlitevfs/backup-restores-committed
+func TestNextBackup(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			dir, to := t.TempDir(), newMemory()
+			path := filepath.Join(dir, "x.db")
+			start(t, t.TempDir(), newMemory(), nil).Close()
+			elsewhere := start(t, t.TempDir(), newMemory(), nil)
+			db := open(t, path, mode)
+			defer db.Close()
+			elsewhere.Close()
+			n := 0
+			for range 3 {
+				b := start(t, dir, to, nil)
+				for range 4 {
+					if err := commit(db, n); err != nil {
+						t.Fatal(err)
+					}
+					n++
+				}
+				synced(t, b)
+				if got, _ := content(t, restored(t, to, "x.db")); got != n {
+					t.Errorf("restored %d commits of %d", got, n)
+				}
+				b.Close()
+				if err := commit(db, n); err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			if r, err := Verify(t.Context(), to, "x.db"); err != nil || len(r.Problems) > 0 {
+				t.Errorf("Verify: %v, %v", r.Problems, err)
+			}
+		})
+	}
+}
+
 func count(t testing.TB, to Target, name string, level int) (n int) {
 	t.Helper()
 	files, err := Files(t.Context(), to, name)
