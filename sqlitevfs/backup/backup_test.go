@@ -87,7 +87,7 @@ func content(t testing.TB, path string) (n int, all string) {
 	defer db.Close()
 	var rows int
 	var ok string
-	err = db.QueryRow(`SELECT (SELECT count(*) FROM rows), n, (SELECT group_concat(hex(body)) FROM (SELECT * FROM rows ORDER BY id)),
+	err = db.QueryRow(`SELECT (SELECT count(*) FROM rows), n, (SELECT coalesce(group_concat(hex(body)), '') FROM (SELECT * FROM rows ORDER BY id)),
 		(SELECT * FROM pragma_integrity_check) FROM count`).Scan(&rows, &n, &all, &ok)
 	if err != nil || rows != n || ok != "ok" {
 		t.Fatalf("%s: %d rows, a count of %d, %s, %v", path, rows, n, ok, err)
