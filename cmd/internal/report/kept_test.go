@@ -38,7 +38,7 @@ func checkKept(name string, b []byte) (wrong []string) {
 	}
 	for _, r := range doc.Results {
 		full := r.Suite + "-" + r.Workload
-		if name != r.Suite && name != full && !strings.HasPrefix(name, full+"-") {
+		if name != r.Suite && name != r.Suite+"-more" && name != full && !strings.HasPrefix(name, full+"-") {
 			return append(wrong, "the name is not that of "+full)
 		}
 	}
