@@ -68,7 +68,7 @@ var (
 
 // loadBuffers are buffers of loadMax bytes. The data of a file passes through them into the page
 // cache; nothing reads it from the buffers.
-var loadBuffers = sync.Pool{New: func() any { return AlignedBuffer(loadMax) }}
+var loadBuffers = sync.Pool{New: func() any { return (*[loadMax]byte)(AlignedBuffer(loadMax)) }}
 
 // Map maps the whole file, with the size that it has now. The file must be open for reading, and
 // must be a regular file. On Windows the error wraps errors.ErrUnsupported. Without a ring,
@@ -294,13 +294,13 @@ func (m *Mapped) read(first, end int) (int, error) {
 	p := make([]byte, 1) // the kernel reads the whole page, and copies one byte
 	var whole []byte
 	if end > first+1 {
-		whole = loadBuffers.Get().([]byte)
+		whole = loadBuffers.Get().(*[loadMax]byte)[:]
 		p = whole[:min((end-first)<<m.shift, loadMax)]
 	}
 	next := m.last.Swap(int64(end-1)) + 1
 	n, err := m.readInto(p, off, int64(first) != next && end == first+1)
 	if whole != nil && !errors.Is(err, reactor.ErrTaken) { // otherwise the kernel may still write to it
-		loadBuffers.Put(whole)
+		loadBuffers.Put((*[loadMax]byte)(whole))
 	}
 	switch {
 	case err != nil:

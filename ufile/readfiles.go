@@ -171,13 +171,13 @@ func ReadFile(name string) ([]byte, error) { return defaultSystem().ReadFile(nam
 func (s *System) ReadFile(name string) ([]byte, error) {
 	f := s.newLoader()
 	defer f.done()
-	whole := loadBuffers.Get().([]byte)
+	whole := loadBuffers.Get().(*[loadMax]byte)[:]
 	large := false
 	data, err := f.load(context.Background(), name, whole, func(int64) { large = true })
 	if errors.Is(err, reactor.ErrTaken) { // the kernel may still write to it
 		return nil, err
 	}
-	defer loadBuffers.Put(whole)
+	defer loadBuffers.Put((*[loadMax]byte)(whole))
 	if !large {
 		data = bytes.Clone(data)
 	}

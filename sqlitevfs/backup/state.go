@@ -138,8 +138,6 @@ func (b *base) readWAL(path string) error {
 	return err
 }
 
-var errNoWAL = errors.New("the file is no WAL")
-
 // begin returns the beginning of a WAL. The error is io.EOF if there is none.
 func begin(f io.ReaderAt) (grouplog.Cursor, error) {
 	var head [walHeaderSize]byte
