@@ -80,13 +80,10 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		// Another file can be opened now: descriptors are available again.
-		opened, trace := 0, sys.FDTrace
-		sys.FDTrace = func(fd int, open bool) {
-			trace(fd, open)
-			opened++
-		}
-		defer func() { sys.FDTrace = trace }()
+		opened := 0
+		stop := ringtest.OnFD(func(int, bool) { opened++ })
 		readInRing(t, open(t, s, path, os.O_RDONLY|sys.ODirect), p)
+		stop()
 		if name, reason := s.Backend(); name != "io_uring" || opened == 0 {
 			t.Errorf("after the shortage: backend %q, reason %q, %d rings opened", name, reason, opened)
 		}
@@ -97,15 +94,13 @@ func TestRingsThatCannotBeOpened(t *testing.T) {
 func breakRings(t *testing.T, open func()) {
 	t.Helper()
 	var fds []int
-	trace := sys.FDTrace
-	sys.FDTrace = func(fd int, opened bool) {
-		trace(fd, opened)
+	stop := ringtest.OnFD(func(fd int, opened bool) {
 		if opened {
 			fds = append(fds, fd)
 		}
-	}
-	defer func() { sys.FDTrace = trace }()
+	})
 	open()
+	stop()
 	if len(fds) == 0 {
 		t.Fatal("no ring was opened")
 	}

@@ -21,18 +21,34 @@ import (
 
 var open struct {
 	sync.Mutex
-	fds map[int]string // where each was opened
+	fds  map[int]string // where each was opened
+	also func(fd int, opened bool)
 }
 
 func trace(fd int, opened bool) {
 	open.Lock()
 	defer open.Unlock()
+	if open.also != nil {
+		open.also(fd, opened)
+	}
 	if !opened {
 		delete(open.fds, fd)
 		return
 	}
 	buf := make([]byte, 8<<10)
 	open.fds[fd] = string(buf[:runtime.Stack(buf, false)])
+}
+
+// OnFD calls also for each descriptor that is opened or closed from now on, until stop. also must
+// open and close none. Replacing sys.FDTrace would race with an earlier test's goroutine that closes.
+func OnFD(also func(fd int, opened bool)) (stop func()) {
+	set := func(also func(int, bool)) {
+		open.Lock()
+		defer open.Unlock()
+		open.also = also
+	}
+	set(also)
+	return func() { set(nil) }
 }
 
 // Main runs the tests of a package and fails when they leave a descriptor or a
