@@ -440,10 +440,8 @@ func (n *Node) List() []string {
 	return names
 }
 
-// Create creates an empty database on all nodes. The leader must be this node. A name is a
-// relative path with slashes. If the database exists, the error matches
-// os.ErrExist.
-func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
+// mayCreate returns an error if this node cannot create a database of that name.
+func (n *Node) mayCreate(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -451,9 +449,15 @@ func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
 		return err
 	}
 	n.catalog.mu.RLock()
-	err := n.catalog.taken(name)
-	n.catalog.mu.RUnlock()
-	if err != nil {
+	defer n.catalog.mu.RUnlock()
+	return n.catalog.taken(name)
+}
+
+// Create creates an empty database on all nodes. The leader must be this node. A name is a
+// relative path with slashes. If the database exists, the error matches
+// os.ErrExist.
+func (n *Node) Create(ctx context.Context, name string, o CreateOptions) error {
+	if err := n.mayCreate(name); err != nil {
 		return err
 	}
 	size, pages, err := n.catalog.emptyDatabase(o)

@@ -148,16 +148,7 @@ func (f recoveringFSM) Snapshot() (raft.FSMSnapshot, error) {
 // it is complete. The file may have any journal mode; the database is in WAL mode. What changes in the file
 // during the call may be missing.
 func (n *Node) Import(ctx context.Context, name, path string) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
-	if err := n.role.writable(); err != nil {
-		return err
-	}
-	n.catalog.mu.RLock()
-	err := n.catalog.taken(name)
-	n.catalog.mu.RUnlock()
-	if err != nil {
+	if err := n.mayCreate(name); err != nil {
 		return err
 	}
 	staging := filepath.Join(n.opts.Dir, "staging")
