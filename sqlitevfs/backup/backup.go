@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -414,20 +415,11 @@ func (b *Backup) Sync(ctx context.Context) error {
 	defer func() { b.hurry-- }()
 	for d, epoch := range want {
 		for d.done < epoch {
-			if err := cmpErr(ctx.Err(), b.ctx.Err()); err != nil {
+			if err := cmp.Or(ctx.Err(), b.ctx.Err()); err != nil {
 				return errors.Join(err, d.err)
 			}
 			b.signal()
 			b.done.Wait()
-		}
-	}
-	return nil
-}
-
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
 		}
 	}
 	return nil
