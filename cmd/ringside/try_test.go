@@ -12,13 +12,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
 // TestTryReadsLoads checks what is read from the output of load generators.
 func TestTryReadsLoads(t *testing.T) {
 	for _, tc := range []struct {
 		out       string
-		rate, p99 float64
+		rate, p99 float64 // p99 in milliseconds
 	}{
 		{"  Latency Distribution\n     50%  633.00us\n     99%    2.05ms\n  50000 requests in 5.0s, 6.1MB read\nRequests/sec:   9876.54\nTransfer/sec: 1MB\n", 9876.54, 2.05},
 		{"Requests per second:    1234.50 [#/sec] (mean)\nPercentage of the requests\n  98%     12\n  99%     15\n 100%     20 (longest request)\n", 1234.5, 15},
@@ -26,17 +29,23 @@ func TestTryReadsLoads(t *testing.T) {
 		{"done\n", 0, 0},
 	} {
 		m := metrics(tc.out, 2*time.Second, time.Second)
-		if m[tryRate] != tc.rate || math.Abs(m[tryP99]-tc.p99) > 1e-9 {
-			t.Errorf("%q: %v", tc.out, m)
-		}
-		want := 1.0
+		rate, cpu := 0.5, 1e6 // of the load as one operation
 		if tc.rate > 0 {
-			want /= 2 * tc.rate
+			rate, cpu = tc.rate, 1e6/(2*tc.rate)
 		}
-		if _, timed := m[tryTime]; timed != (tc.rate == 0) || math.Abs(m[tryCPU]-want) > 1e-9 {
+		_, timed := m[measure.NsPerOp]
+		if m[measure.OpsPerS] != rate || math.Abs(m[measure.P99Us]-1000*tc.p99) > 1e-6 ||
+			timed != (tc.rate == 0) || math.Abs(m[measure.CPUUsPerOp]-cpu) > 1e-6 {
 			t.Errorf("%q: %v", tc.out, m)
 		}
 	}
+}
+
+// cell is a run with these samples.
+func cell(samples [2][]report.Sample) *report.Run {
+	return &report.Run{Cells: []report.Cell{{Suite: report.Try, Workload: "program", Series: []report.Series{
+		{Engine: "go", Samples: samples[0]}, {Engine: "ringside", Samples: samples[1]},
+	}}}}
 }
 
 // TestTryNull compares a program with itself: at most one comparison in twenty may claim a difference.
@@ -46,19 +55,22 @@ func TestTryNull(t *testing.T) {
 	claims, found := 0, 0
 	const times = 2000
 	for range times {
-		var null, gain [2][]tried
-		for range 8 {
+		var null, gain [2][]report.Sample
+		for start := range 8 {
 			for i := range 2 {
-				s := func(ratio float64) tried {
-					return tried{tryRate: ratio * math.Exp(r.NormFloat64()*0.05), tryCPU: math.Exp(r.NormFloat64() * 0.05), tryP99: math.Exp(r.NormFloat64() * 0.3)}
+				s := func(ratio float64) report.Sample {
+					return report.Sample{Start: start, Metrics: map[string]float64{
+						measure.OpsPerS: ratio * math.Exp(r.NormFloat64()*0.05), measure.CPUUsPerOp: math.Exp(r.NormFloat64() * 0.05),
+						measure.P99Us: math.Exp(r.NormFloat64() * 0.3),
+					}}
 				}
 				null[i], gain[i] = append(null[i], s(1)), append(gain[i], s(1+0.3*float64(i)))
 			}
 		}
-		if !strings.HasPrefix(answer(null), "No gain here") {
+		if !strings.HasPrefix(answer(cell(null)), "No gain here") {
 			claims++
 		}
-		if strings.Contains(answer(gain), "rate 1.") {
+		if strings.Contains(answer(cell(gain)), "rate 1.") {
 			found++
 		}
 	}
@@ -102,11 +114,25 @@ func main() {
 		}
 	}
 	t.Chdir(dir)
+	page, result := filepath.Join(dir, "page.html"), filepath.Join(dir, "result.json")
 	load := "while ! [ -S socket ]; do sleep 0.01; done; rm socket; echo 5 ops/s, p99 3 ms"
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"try", "--starts", "4", "--load", load, ".", "--", "socket"}, &stdout, &stderr)
-	if out := stdout.String(); code != exitOK || !strings.HasPrefix(out, "No gain here") || !strings.Contains(out, "rate            1.00x") {
+	code := run(t.Context(), []string{
+		"try", "--starts", "4", "--load", load, "--before", "echo x >>before", "--html", page, "--json", result, ".", "--", "socket",
+	}, &stdout, &stderr)
+	if out := stdout.String(); code != exitOK || !strings.HasPrefix(out, "No gain here") || !strings.Contains(out, "rate            1.00x") ||
+		!strings.Contains(out, "note: the program did not use ringside") {
 		t.Errorf("try: %d, %s\n%s", code, out, &stderr)
+	}
+	if ran, err := os.ReadFile("before"); err != nil || len(ran) != 16 {
+		t.Errorf("--before: %v, %q, want eight lines", err, ran)
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "ringside build instead of go build") {
+		t.Errorf("the page: %v\n%.500s", err, text)
+	}
+	stdout.Reset()
+	if code := run(t.Context(), []string{"report", result}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "ringside build, unchanged, . socket") {
+		t.Errorf("report: %d, %s\n%s", code, &stdout, &stderr)
 	}
 	stdout.Reset()
 	stderr.Reset()

@@ -29,6 +29,7 @@ var page = template.Must(template.New("page").Parse(pageText))
 // suiteTitles are the headings of suites.
 var suiteTitles = map[string]string{
 	"file": "Files", "net": "Sockets", "ring": "The ring", "sqlite": "SQLite", "watch": "Watching",
+	report.Try: "An unchanged program",
 }
 
 // Write writes the run as a page.
@@ -81,9 +82,13 @@ type section struct {
 }
 
 func content(run *report.Run) pageData {
+	command := "bench"
+	if slices.Contains(run.Suites(), report.Try) {
+		command = "try"
+	}
 	data := pageData{
 		Style: template.CSS(pageStyle), //nolint:gosec // our own file
-		Title: "ringside bench", Facts: append(run.Host.Facts(), report.Fact{Name: "measured", Value: run.Host.Time}), Notes: run.Notes,
+		Title: "ringside " + command, Facts: append(run.Host.Facts(), report.Fact{Name: "measured", Value: run.Host.Time}), Notes: run.Notes,
 	}
 	claims := run.Claims()
 	if len(claims) > 0 {

@@ -37,7 +37,11 @@ var choices = []choice{
 	{"sqlite", "ringside", "modernc", "sqlitevfs", "modernc.org/sqlite"},
 	{"sqlite", "ringside", "mattn", "sqlitevfs", "mattn/go-sqlite3"},
 	{"sqlite", "ringside-log", "mattn", "sqlitevfs with the shared log", "mattn/go-sqlite3"},
+	{Try, "ringside", "go", "ringside build", "go build"},
 }
+
+// Try is the suite of "ringside try": builds of a program that was not made for measuring.
+const Try = "try"
 
 // ownWords are the words for a choice in workloads that use another part of ringside.
 var ownWords = map[[2]string][2]string{
@@ -67,7 +71,7 @@ type Claim struct {
 	Point    string `json:"point"`
 	Params   Params `json:"params,omitempty"`
 	// Kind is Gain, Loss, None or Open. It is about the rate, or if that shows no difference, about
-	// CPU time.
+	// CPU time. In the suite Try it may be about P99, if neither shows one.
 	Kind string `json:"kind"`
 	// Rate, CPU and P99 are ratios of the rate, of CPU time for each operation and of the 99th
 	// percentile of latency. CPU and P99 are zero if they are unknown. The mean latency of a closed
@@ -76,8 +80,8 @@ type Claim struct {
 	CPU  Interval `json:"cpu,omitzero"`
 	P99  Interval `json:"p99,omitzero"`
 
-	engines           [2]string
-	rateTold, cpuTold bool // the difference is a discovery
+	engines                    [2]string
+	rateTold, cpuTold, p99Told bool // the difference is a discovery
 }
 
 // Claims returns the findings of the run. They are judged together.
@@ -152,6 +156,9 @@ func judged(claims []Claim) []Claim {
 		if c.CPU.known() {
 			chances = append(chances, c.CPU.chance)
 		}
+		if c.judgesP99() {
+			chances = append(chances, c.P99.chance)
+		}
 	}
 	told := discoveries(chances)
 	for i := range claims {
@@ -160,9 +167,20 @@ func judged(claims []Claim) []Claim {
 		if c.CPU.known() {
 			c.cpuTold, told = told[0], told[1:]
 		}
+		if c.judgesP99() {
+			c.p99Told, told = told[0], told[1:]
+		}
 		c.Kind = c.kind()
 	}
 	return claims
+}
+
+// judgesP99 reports whether the claim may be about latency. Sockets of unchanged programs gain in it.
+func (c Claim) judgesP99() bool { return c.Suite == Try && c.P99.known() }
+
+// Told returns which differences between the engines are larger than the noise.
+func (c Claim) Told() (rate, cpu, p99 bool) {
+	return c.rateTold && !c.Rate.alike(), c.cpuTold && !c.CPU.alike(), c.p99Told && !c.P99.alike()
 }
 
 // leastRate is the rate from which on less CPU time is a gain, if the rate's own difference is open. A
@@ -175,6 +193,8 @@ func (c Claim) kind() string {
 		return side(c.Rate.Ratio > 1)
 	case c.byCPU():
 		return side(c.CPU.Ratio < 1)
+	case c.p99Told && !c.P99.alike():
+		return side(c.P99.Ratio < 1)
 	case c.Rate.alike():
 		return None
 	}
@@ -228,6 +248,9 @@ func (r *Run) assess() {
 
 // Command returns the command that measures the claim alone, for longer.
 func (c Claim) Command() string {
+	if c.Suite == Try {
+		return "the same 'ringside try' with more --starts"
+	}
 	words := []string{"ringside bench", c.Suite, "--workload", c.Workload}
 	if c.Suite == "watch" {
 		words = words[:2]

@@ -94,37 +94,6 @@ func (c Cell) interval(s, against Series, metric string) (Interval, bool) {
 	return e.interval(c.noise[c.noiseKey(metric)]), true
 }
 
-// Verdict is a metric of two programs that are compared.
-type Verdict struct {
-	Interval
-	Counts bool // a program beside itself has a difference that counts in one comparison of twenty
-}
-
-// Judge compares the metrics of two programs that were started in turn: mine and theirs have the
-// metrics of each start. A metric that a start lacks is left out.
-func Judge(mine, theirs []map[string]float64, metrics ...string) map[string]Verdict {
-	var series [2]Series
-	for i, starts := range [2][]map[string]float64{mine, theirs} {
-		for n, m := range starts {
-			series[i].Samples = append(series[i].Samples, Sample{Metrics: m, Start: n})
-		}
-	}
-	var names []string
-	var intervals []Interval
-	var chances []float64
-	for _, name := range metrics {
-		if e, ok := estimateOf(series[0], series[1], name); ok && len(e.values) == len(mine) {
-			i := e.interval(0)
-			names, intervals, chances = append(names, name), append(intervals, i), append(chances, i.chance)
-		}
-	}
-	out := map[string]Verdict{}
-	for n, counts := range discoveries(chances) {
-		out[names[n]] = Verdict{intervals[n], counts}
-	}
-	return out
-}
-
 // estimate is the mean logarithm of a ratio and what is known about its error.
 type estimate struct {
 	values []float64 // of each start

@@ -84,7 +84,7 @@ var columns = []column{
 // information.
 var without = map[string][]string{
 	"file": {"ns/op", "ms/op", "B/op"}, "net": {"ns/op", "ms/op", "B/op"}, "ring": {"ms/op"},
-	"sqlite": {"ns/op", "B/op", "allocs/op"}, "watch": {"ms/op", "threads"},
+	"sqlite": {"ns/op", "B/op", "allocs/op"}, "watch": {"ms/op", "threads"}, Try: {"ns/op"},
 }
 
 // Style is how a report is printed.

@@ -20,6 +20,7 @@ var rowParams = map[string][]string{
 	"replica": {"databases", "connections"}, // of replica/bench
 	"ring":    {"batch", "depth"},
 	"sqlite":  {"databases", "connections"},
+	Try:       {},
 	"watch":   {"mode", "active", "idle"},
 }
 
@@ -35,6 +36,9 @@ var paramWords = []struct {
 	{"source", oneOf(map[string]string{
 		"eventfd": "eventfds", "socketpair": "pairs of sockets", "wake": "wakes from another goroutine",
 	})},
+	{"program", text("%v")},
+	{"load", text("under %v")},
+	{"changes", text("%v")},
 	{"mode", text("%v")},
 	{"active", text("%v active")},
 	{"idle", text("with %v idle")},
@@ -179,7 +183,7 @@ var works = map[string]string{
 	"computing": "echoed messages during computation", "dial": "calls of another server",
 	"fasthttp": "requests to fasthttp",
 	"tls":      "messages over TLS", "handlers": "requests to a handler", "idle": "idle connections",
-	"tenants": "commits", "cold": "not cached", "nop": "no-ops", "read": "random reads",
+	"program": "unchanged", "tenants": "commits", "cold": "not cached", "nop": "no-ops", "read": "random reads",
 }
 
 // point describes the work of a cell in words that need no context.
