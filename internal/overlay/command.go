@@ -5,9 +5,7 @@ package overlay
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -142,13 +140,9 @@ func (t *Toolchain) tag(flags []string, tag string) []string {
 // import no package of the standard library that does. The go command refuses overlays of packages
 // in the module cache.
 func (t *Toolchain) linkMains(base string, flags, rest []string) (string, error) {
-	var all struct{ Replace map[string]string }
-	text, err := os.ReadFile(base)
+	replace, err := readOverlay(base)
 	if err != nil {
 		return "", err
-	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		return "", fmt.Errorf("%s: %w: remove it", base, err)
 	}
 	dir := filepath.Dir(base)
 	imports, err := os.ReadFile(filepath.Join(dir, mainFile))
@@ -156,14 +150,14 @@ func (t *Toolchain) linkMains(base string, flags, rest []string) (string, error)
 		return "", err
 	}
 	if len(rest) > 0 && strings.HasSuffix(rest[0], ".go") {
-		err = linkFile(all.Replace, dir, WorkDir(flags), rest[0], imports)
+		err = linkFile(replace, dir, WorkDir(flags), rest[0], imports)
 	} else {
-		err = t.linkPackages(all.Replace, dir, flags, rest)
+		err = t.linkPackages(replace, dir, flags, rest)
 	}
 	if err != nil {
 		return "", err
 	}
-	text, err = json.MarshalIndent(all, "", "\t")
+	text, err := overlayText(replace)
 	if err != nil {
 		return "", err
 	}
@@ -235,9 +229,9 @@ func writeOnce(dir, prefix, suffix string, text []byte) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	temp, err := os.CreateTemp(dir, "new")
+	temp, err := os.CreateTemp(dir, unfinished)
 	if err != nil {
-		return "", err
+		return "", needsDir(err)
 	}
 	defer os.Remove(temp.Name())
 	_, err = temp.Write(text)

@@ -124,12 +124,12 @@ func Make(t *Toolchain, cache string, o Options) (string, error) {
 		return path, nil
 	}
 	if err := os.MkdirAll(cache, 0o777); err != nil {
-		return "", fmt.Errorf("the overlay needs a directory: %w; set XDG_CACHE_HOME to a writable one", err)
+		return "", needsDir(err)
 	}
 	removeOld(cache)
 	temp, err := os.MkdirTemp(cache, unfinished)
 	if err != nil {
-		return "", fmt.Errorf("the overlay needs a directory: %w; set XDG_CACHE_HOME to a writable one", err)
+		return "", needsDir(err)
 	}
 	defer os.RemoveAll(temp)
 	b := &builder{tools: t, options: o, temp: temp, dir: dir, replace: map[string]string{}}
@@ -147,6 +147,10 @@ func Make(t *Toolchain, cache string, o Options) (string, error) {
 		}
 	}
 	return path, nil
+}
+
+func needsDir(err error) error {
+	return fmt.Errorf("the overlay needs a directory: %w; set XDG_CACHE_HOME to a writable one", err)
 }
 
 // unfinished begins the names of directories in the making.
@@ -241,9 +245,27 @@ func (b *builder) writeJSON(path, dir string) error {
 	for to, from := range b.replace {
 		replace[filepath.Join(b.tools.GOROOT, "src", to)] = filepath.Join(dir, from)
 	}
-	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	text, err := overlayText(replace)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, text, 0o666)
+}
+
+// overlayText is the overlay as the go command reads it.
+func overlayText(replace map[string]string) ([]byte, error) {
+	return json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+}
+
+// readOverlay returns the files of an overlay.
+func readOverlay(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var all struct{ Replace map[string]string }
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w: remove it", path, err)
+	}
+	return all.Replace, nil
 }

@@ -3,11 +3,9 @@
 package overlay
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,160 +18,6 @@ import (
 
 	"github.com/ringside-io/ringside"
 )
-
-// program reads a file and is a client of an echo server. It imports only packages that ringside
-// needs itself. It prints what it sees.
-const program = `package main
-
-import (
-	"fmt"
-	"io"
-	"net"
-	"os"
-	"strings"
-	"sync"
-	"time"
-)
-
-func main() {
-	f, err := os.Open(os.Args[1])
-	check(err)
-	var wg sync.WaitGroup
-	for i := range int64(8) {
-		wg.Go(func() {
-			p := make([]byte, 1000)
-			for j := range int64(20) {
-				n, err := f.ReadAt(p, i*2000+j)
-				if check(err); n != len(p) || p[0] != byte((i*2000+j)%251) {
-					panic(fmt.Sprint(n, p[0]))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	n, err := f.ReadAt(make([]byte, 100), 15990)
-	fmt.Println(n, err == io.EOF)
-	_, err = f.ReadAt(make([]byte, 1), -1)
-	fmt.Println(err)
-	check(f.Close())
-	_, err = f.ReadAt(make([]byte, 1), 0)
-	fmt.Println(err)
-
-	c, err := net.Dial("tcp", os.Args[2])
-	check(err)
-	check(c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)))
-	_, err = c.Read(make([]byte, 1))
-	fmt.Println(os.IsTimeout(err))
-	check(c.SetReadDeadline(time.Time{}))
-	from := &io.LimitedReader{R: strings.NewReader("hello\nworld"), N: 6}
-	_, err = c.(*net.TCPConn).ReadFrom(from)
-	check(err)
-	_, same := from.R.(*strings.Reader)
-	p := make([]byte, 10)
-	n, err = c.Read(p)
-	fmt.Printf("%q %v %d %v\n", p[:n], err, from.N, same)
-	ended := make(chan error)
-	go func() {
-		_, err := c.Read(p)
-		ended <- err
-	}()
-	check(c.Close())
-	fmt.Println((<-ended).(*net.OpError).Err == net.ErrClosed)
-}
-
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-`
-
-const wanted = "10 true\nreadat FILE: negative offset\nread FILE: file already closed\ntrue\n\"hello\\n\" <nil> 0 true\ntrue\n"
-
-// TestProgram builds a program with all that the overlay changes, and runs it with each backend as
-// the only process that uses the sockets' other ends.
-func TestProgram(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs Linux: elsewhere the overlay is empty")
-	}
-	if testing.Short() {
-		t.Skip("compiles the standard library: left out with -short")
-	}
-	dir, cache := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(dir, "go.mod"), "module program\n\ngo 1.26\n")
-	write(t, filepath.Join(dir, "main.go"), program)
-	tools, err := Select(dir, cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe := filepath.Join(dir, "program")
-	cmd, err := tools.Command(cache, Options{Files: true, Sockets: true}, "build", []string{"-C", dir, "-tags", "mine", "-o", exe})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
-	}
-	if out, err := exec.Command("go", "version", "-m", exe).Output(); err != nil || !strings.Contains(string(out), "-tags=mine,ringside.files.sockets") {
-		t.Errorf("go version -m: %v\n%s", err, out)
-	}
-	data := make([]byte, 16000)
-	for i := range data {
-		data[i] = byte(i % 251)
-	}
-	file := filepath.Join(dir, "data")
-	write(t, file, string(data))
-	echo := echoServer(t)
-	for _, backend := range []string{"", "plain", "off"} {
-		log := filepath.Join(dir, "log"+backend)
-		cmd := exec.Command(exe, file, echo)
-		cmd.Env = append(os.Environ(), "RINGSIDE_BACKEND="+backend, "RINGSIDE_LOG="+log)
-		out, err := cmd.CombinedOutput()
-		if got := strings.ReplaceAll(string(out), file, "FILE"); err != nil || got != wanted {
-			t.Errorf("backend %q: %v, %s, want %s", backend, err, out, wanted)
-		}
-		said, _ := os.ReadFile(log)
-		files, sockets := strings.Contains(string(said), "ufile "), strings.Contains(string(said), "unet ")
-		if files != (backend == "") || sockets != (backend != "off") {
-			t.Errorf("backend %q: the log has %q", backend, said)
-		}
-	}
-}
-
-// echoServer returns the address of a server that answers each line.
-func echoServer(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for lines := bufio.NewReader(c); ; {
-					line, err := lines.ReadString('\n')
-					if err != nil {
-						return
-					}
-					_, _ = c.Write([]byte(line))
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestSource checks that the embedded source is that of the library: the pattern has no way to leave
 // out tests, so names are listed.
@@ -364,5 +208,12 @@ func TestArguments(t *testing.T) {
 	tools := &Toolchain{GOFLAGS: "-overlay=mine"}
 	if _, err := tools.Command(t.TempDir(), Options{}, "build", nil); err == nil || !strings.Contains(err.Error(), "leave out -overlay") {
 		t.Errorf("a second overlay: %v", err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
 	}
 }
