@@ -17,14 +17,13 @@ import (
 	"unsafe"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/internal/walformat"
 )
 
-// The parts of a WAL, https://www.sqlite.org/fileformat2.html#walformat
 const (
-	walHeaderSize   = 32
-	frameHeaderSize = 24
-	walMagic        = 0x377f0682 // checksums of little-endian words
-	walVersion      = 3007000
+	walHeaderSize   = walformat.HeaderSize
+	frameHeaderSize = walformat.FrameHeaderSize
 )
 
 // The parts of a WAL's index, https://www.sqlite.org/walformat.html. Words have the native
@@ -49,7 +48,7 @@ type indexHeader struct {
 	pageSize uint32 // 0: the WAL has no header
 	frames   uint32
 	pages    uint32 // of the database
-	sum      [2]uint32
+	sum      walformat.Sum
 	salt     [2]uint32 // as they are in the WAL, read as big-endian words
 }
 
@@ -57,9 +56,9 @@ func (h *indexHeader) parse(p []byte) error {
 	if [indexHeaderSize]byte(p) != [indexHeaderSize]byte(p[indexHeaderSize:]) {
 		return errIndex
 	}
-	sum := walSum([2]uint32{}, p[:40])
-	if binary.LittleEndian.Uint32(p) != walVersion || p[12] != 1 ||
-		sum != [2]uint32{binary.LittleEndian.Uint32(p[40:]), binary.LittleEndian.Uint32(p[44:])} {
+	sum := walformat.Sum{}.Add(p[:40], false)
+	if binary.LittleEndian.Uint32(p) != walformat.Version || p[12] != 1 ||
+		sum != (walformat.Sum{binary.LittleEndian.Uint32(p[40:]), binary.LittleEndian.Uint32(p[44:])}) {
 		return errIndex
 	}
 	if p[13] != 0 {
@@ -69,14 +68,14 @@ func (h *indexHeader) parse(p []byte) error {
 	size := uint32(binary.LittleEndian.Uint16(p[14:]))
 	h.pageSize = size&0xfe00 | size&1<<16
 	h.frames, h.pages = binary.LittleEndian.Uint32(p[16:]), binary.LittleEndian.Uint32(p[20:])
-	h.sum = [2]uint32{binary.LittleEndian.Uint32(p[24:]), binary.LittleEndian.Uint32(p[28:])}
+	h.sum = walformat.Sum{binary.LittleEndian.Uint32(p[24:]), binary.LittleEndian.Uint32(p[28:])}
 	h.salt = [2]uint32{binary.BigEndian.Uint32(p[32:]), binary.BigEndian.Uint32(p[36:])}
 	return nil
 }
 
 func (h *indexHeader) append(p []byte) []byte {
 	begin := len(p)
-	p = binary.LittleEndian.AppendUint32(p, walVersion)
+	p = binary.LittleEndian.AppendUint32(p, walformat.Version)
 	p = append(p, 0, 0, 0, 0)
 	p = binary.LittleEndian.AppendUint32(p, h.change)
 	p = append(p, 1, 0)
@@ -87,19 +86,9 @@ func (h *indexHeader) append(p []byte) []byte {
 	p = binary.LittleEndian.AppendUint32(p, h.sum[1])
 	p = binary.BigEndian.AppendUint32(p, h.salt[0])
 	p = binary.BigEndian.AppendUint32(p, h.salt[1])
-	sum := walSum([2]uint32{}, p[begin:])
+	sum := walformat.Sum{}.Add(p[begin:], false)
 	p = binary.LittleEndian.AppendUint32(p, sum[0])
 	return binary.LittleEndian.AppendUint32(p, sum[1])
-}
-
-// walSum is the checksum of WAL and index, of a multiple of 8 bytes.
-func walSum(s [2]uint32, p []byte) [2]uint32 {
-	a, b := s[0], s[1]
-	for ; len(p) >= 8; p = p[8:] {
-		a += binary.LittleEndian.Uint32(p) + b
-		b += binary.LittleEndian.Uint32(p[4:]) + a
-	}
-	return [2]uint32{a, b}
 }
 
 // pageSum returns the checksum of a page with its number. The sum of a database is the XOR of
@@ -308,7 +297,7 @@ func (f *pageFile) write(t *txn) error {
 		buf = binary.BigEndian.AppendUint32(buf, pgno)
 		buf = binary.BigEndian.AppendUint32(buf, size)
 		page := t.content[i]
-		h.sum = walSum(walSum(h.sum, buf[begin:]), page)
+		h.sum = h.sum.Add(buf[begin:], false).Add(page, false)
 		buf = binary.BigEndian.AppendUint32(buf, h.salt[0])
 		buf = binary.BigEndian.AppendUint32(buf, h.salt[1])
 		buf = binary.BigEndian.AppendUint32(buf, h.sum[0])
@@ -368,15 +357,8 @@ const keptFrames = 64 << 10
 func (f *pageFile) writeHeader(h *indexHeader, pageSize uint32) error {
 	h.pageSize = pageSize
 	h.salt = [2]uint32{h.salt[0] + 1, rand.Uint32()}
-	p := binary.BigEndian.AppendUint32(nil, walMagic)
-	p = binary.BigEndian.AppendUint32(p, walVersion)
-	p = binary.BigEndian.AppendUint32(p, pageSize)
-	p = binary.BigEndian.AppendUint32(p, 0)
-	p = binary.BigEndian.AppendUint32(p, h.salt[0])
-	p = binary.BigEndian.AppendUint32(p, h.salt[1])
-	h.sum = walSum([2]uint32{}, p)
-	p = binary.BigEndian.AppendUint32(p, h.sum[0])
-	p = binary.BigEndian.AppendUint32(p, h.sum[1])
+	var p []byte
+	p, h.sum = walformat.AppendHeader(nil, pageSize, 0, h.salt)
 	if _, err := f.wal.WriteAt(p, 0); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ var layers = map[string][]string{
 	"internal/fdlock":      {},
 	"internal/groupcommit": {},
 	"internal/loghook":     {},
+	"internal/walformat":   {},
 	"uring":                {"internal/abi", "internal/sys"},
 	"features":             {"internal/abi", "internal/probe", "internal/sys", "uring"},
 	"internal/ringhook":    {"uring"},

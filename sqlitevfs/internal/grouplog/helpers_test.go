@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/walformat"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -65,12 +66,12 @@ func newTestWAL(t testing.TB, dir, name string) *testWAL {
 // restart begins a new generation of the WAL.
 func (w *testWAL) restart() {
 	h := make([]byte, walHeaderSize)
-	be.PutUint32(h, walMagic|uint32(rand.IntN(2)))
-	be.PutUint32(h[4:], walVersion)
+	be.PutUint32(h, walformat.Magic|uint32(rand.IntN(2)))
+	be.PutUint32(h[4:], walformat.Version)
 	be.PutUint32(h[8:], testPage)
 	be.PutUint32(h[12:], w.parsed.Checkpoint+1)
 	be.PutUint64(h[16:], rand.Uint64())
-	sum := checksum{}.add(h[:24], be.Uint32(h)&1 != 0)
+	sum := checksum{}.Add(h[:24], be.Uint32(h)&1 != 0)
 	be.PutUint32(h[24:], sum[0])
 	be.PutUint32(h[28:], sum[1])
 	p, err := ParseHeader(h)
@@ -90,7 +91,7 @@ func (w *testWAL) anew() {
 	be.PutUint32(h[12:], w.parsed.Checkpoint+1)
 	be.PutUint32(h[16:], be.Uint32(h[16:])+1)
 	be.PutUint32(h[20:], rand.Uint32())
-	sum := checksum{}.add(h[:24], w.parsed.big)
+	sum := checksum{}.Add(h[:24], w.parsed.big)
 	be.PutUint32(h[24:], sum[0])
 	be.PutUint32(h[28:], sum[1])
 	p, err := ParseHeader(h)
@@ -117,7 +118,7 @@ func (w *testWAL) transaction(pages int) ([]byte, checksum) {
 		for j := frameHeaderSize; j < len(f); j += 8 {
 			le.PutUint64(f[j:], rand.Uint64())
 		}
-		sum = sum.add(f[:8], w.parsed.big).add(f[frameHeaderSize:], w.parsed.big)
+		sum = sum.Add(f[:8], w.parsed.big).Add(f[frameHeaderSize:], w.parsed.big)
 		be.PutUint32(f[16:], sum[0])
 		be.PutUint32(f[20:], sum[1])
 		p = append(p, f...)

@@ -6,14 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/ringside-io/ringside/internal/walformat"
 )
 
-// The write-ahead log's format: https://www.sqlite.org/fileformat2.html#walformat
 const (
-	walHeaderSize   = 32
-	frameHeaderSize = 24
-	walMagic        = 0x377f0682 // the lowest bit means that checksums are big endian
-	walVersion      = 3007000
+	walHeaderSize   = walformat.HeaderSize
+	frameHeaderSize = walformat.FrameHeaderSize
 	minPage         = 512
 	maxPage         = 65536
 )
@@ -37,7 +36,7 @@ var errNoWAL = errors.New("not a WAL header")
 
 // ParseHeader parses the first 32 bytes of a WAL. It does not keep p.
 func ParseHeader(p []byte) (Header, error) {
-	if len(p) < walHeaderSize || be.Uint32(p)&^1 != walMagic || be.Uint32(p[4:]) != walVersion {
+	if len(p) < walHeaderSize || be.Uint32(p)&^1 != walformat.Magic || be.Uint32(p[4:]) != walformat.Version {
 		return Header{}, errNoWAL
 	}
 	h := Header{
@@ -49,7 +48,7 @@ func ParseHeader(p []byte) (Header, error) {
 	if h.PageSize < minPage || h.PageSize > maxPage || h.PageSize&(h.PageSize-1) != 0 {
 		return Header{}, fmt.Errorf("%w: pages of %d bytes", errNoWAL, h.PageSize)
 	}
-	h.sum = checksum{}.add(p[:24], h.big)
+	h.sum = checksum{}.Add(p[:24], h.big)
 	if h.sum != (checksum{be.Uint32(p[24:]), be.Uint32(p[28:])}) {
 		return Header{}, fmt.Errorf("%w: wrong checksum", errNoWAL)
 	}
@@ -57,7 +56,7 @@ func ParseHeader(p []byte) (Header, error) {
 }
 
 // frame returns the size of a frame in bytes.
-func (h Header) frame() int64 { return frameHeaderSize + int64(h.PageSize) }
+func (h Header) frame() int64 { return walformat.FrameSize(h.PageSize) }
 
 // aligned reports whether a frame may begin at an offset.
 func (h Header) aligned(off int64) bool {
@@ -70,41 +69,14 @@ func (h Header) same(o Header) bool {
 }
 
 // checksum is the running sum that chains the frames of a WAL.
-type checksum [2]uint32
-
-// add continues a checksum over a multiple of 8 bytes. The variable that is ready last is added
-// last; the other order takes half as long again.
-func (c checksum) add(p []byte, big bool) checksum {
-	s0, s1 := c[0], c[1]
-	if big {
-		for ; len(p) >= 8; p = p[8:] {
-			x := be.Uint64(p)
-			s0 = (s0 + uint32(x>>32)) + s1
-			s1 = (s1 + uint32(x)) + s0
-		}
-		return checksum{s0, s1}
-	}
-	for ; len(p) >= 16; p = p[16:] {
-		x, y := le.Uint64(p), le.Uint64(p[8:])
-		s0 = (s0 + uint32(x)) + s1
-		s1 = (s1 + uint32(x>>32)) + s0
-		s0 = (s0 + uint32(y)) + s1
-		s1 = (s1 + uint32(y>>32)) + s0
-	}
-	if len(p) >= 8 {
-		x := le.Uint64(p)
-		s0 = (s0 + uint32(x)) + s1
-		s1 = (s1 + uint32(x>>32)) + s0
-	}
-	return checksum{s0, s1}
-}
+type checksum = walformat.Sum
 
 // chain checks one frame against the sum of what precedes it, and continues it.
 func (h Header) chain(c checksum, frame []byte) (checksum, bool) {
 	if be.Uint32(frame) == 0 || [8]byte(frame[8:16]) != h.Salt {
 		return c, false
 	}
-	c = c.add(frame[:8], h.big).add(frame[frameHeaderSize:], h.big)
+	c = c.Add(frame[:8], h.big).Add(frame[frameHeaderSize:], h.big)
 	return c, c == checksum{be.Uint32(frame[16:]), be.Uint32(frame[20:])}
 }
 
