@@ -15,7 +15,6 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/ringside-io/ringside/internal/sys"
-	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 // file is a database, its journal or its WAL. The base provides locks, shared memory and
@@ -239,29 +238,28 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 		f.db.walMode.Store(true)
 	}
 	if f.wal != nil {
-		var wal *grouplog.WAL
-		if wal, err = f.wal.log(); err != nil {
+		handle, err := f.wal.handle()
+		if err != nil {
 			return false, err
 		}
-		if wal != nil {
+		if handle != nil {
 			if f.options().Trace {
 				defer trace.StartRegion(context.Background(), "sqlitevfs.commit").End()
 			}
-			shared := func() error { _, err := f.syncData(); return err }
-			if f.fd < 0 {
-				shared = nil
-			}
-			if err = f.wal.sync(wal, f.File.ReadAt, shared); !errors.Is(err, os.ErrClosed) {
+			if err := f.wal.commit(handle); !errors.Is(err, os.ErrClosed) {
 				return false, err
 			}
 			// Meanwhile another connection has detached the WAL, because the log failed.
 		}
-		defer func() {
-			if err == nil {
-				err = f.wal.synced(f.File.ReadAt)
-			}
-		}()
 	}
+	if all, err = f.syncWithoutLog(flags); err == nil && f.wal != nil {
+		err = f.wal.synced()
+	}
+	return all, err
+}
+
+// syncWithoutLog makes the file's data durable by a sync, which may be that of the whole file system.
+func (f *file) syncWithoutLog(flags vfs.SyncFlag) (all bool, err error) {
 	if f.fd < 0 {
 		return false, f.File.Sync(flags)
 	}

@@ -84,7 +84,11 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		if f.main != nil {
 			f.main.beside = f
 		}
-		f.wal = newWALFile(f.db, f.name, f.fd, f.frames)
+		var syncData func() error
+		if f.fd >= 0 {
+			syncData = func() error { _, err := f.syncData(); return err }
+		}
+		f.wal = newWALFile(f, syncData)
 	}
 	return f, out, nil
 }

@@ -324,7 +324,7 @@ func TestWALWithoutAKnownEnd(t *testing.T) {
 		{"a frame that was not written", whole, false, false, 0},
 	} {
 		f := &memoryFile{data: k.data}
-		w := &walFile{frames: &frameWriter{}}
+		w := &walFile{base: f, frames: &frameWriter{}}
 		last := int64(len(whole)) - frame
 		if k.wrote {
 			w.wrote(whole[last:last+frameHeaderSize], last)
@@ -332,7 +332,7 @@ func TestWALWithoutAKnownEnd(t *testing.T) {
 				w.wrote(whole[last+frameHeaderSize:], last+frameHeaderSize)
 			}
 		}
-		h, end, ok := w.written(f.ReadAt)
+		h, end, ok := w.written()
 		if ok != k.ok || ok && (end != last+frame || h.PageSize != 512) {
 			t.Errorf("%s: page size %d, end %d, %v", k.what, h.PageSize, end, ok)
 		}
