@@ -175,7 +175,7 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 	}
 	defer f.lock.Release()
 	for n < len(p) && n%DirectAlign == 0 {
-		m, err := f.preadAny(p[n:], off+int64(n))
+		m, err := f.readAny(p[n:], off+int64(n))
 		if m <= 0 || err != nil {
 			return n, err
 		}
@@ -198,7 +198,7 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 	case f.direct && !aligned(p, off):
 		return c.writeAround(p, off)
 	case f.direct && f.accelerated():
-		return f.transfer(writing, p, off)
+		return f.transfer(context.Background(), writing, p, off)
 	}
 	return f.plainCall(writing, p, off)
 }
@@ -211,7 +211,7 @@ func (c *copying) writeAround(p []byte, off int64) (int, error) {
 		if !f.accelerated() {
 			return f.plainCall(writing, p[:n], off)
 		}
-		return f.transfer(writing, p[:n], off)
+		return f.transfer(context.Background(), writing, p[:n], off)
 	}
 	c.mu.Lock()
 	if c.around == nil {

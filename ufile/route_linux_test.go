@@ -4,6 +4,8 @@ package ufile
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -98,6 +100,38 @@ func TestHotFile(t *testing.T) {
 		}
 	}
 	t.Skip("needs a disk that does not answer before preadv2 with RWF_NOWAIT returns")
+}
+
+// TestContextTakesTheSameWay: a read whose context can end takes the way that decide names for
+// ReadAt: a plain call for a file that was cached so far, and for a large block that is not cached.
+func TestContextTakesTheSameWay(t *testing.T) {
+	const blocks = 256
+	setHotCall(t, callPlain)
+	f := hotFile(t, blocks)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := make([]byte, 64<<10)
+	for i := range 2 * blocks {
+		n, err := f.ReadAtContext(ctx, p[:4096], int64(i%blocks)*4096)
+		if n != 4096 || err != nil || p[0] != byte(i%blocks) {
+			t.Fatalf("ReadAtContext of block %d = %d, %v, first byte %d", i%blocks, n, err, p[0])
+		}
+	}
+	if st := f.Stats(); st.Plain < blocks || st.Ring != 0 {
+		t.Errorf("after %d reads of a cached file: %+v, want most of them plain", 2*blocks, st)
+	}
+	f.misses.Store(bulkMisses + 1) // the next large block is not looked up in the cache
+	before := f.Stats()
+	if n, err := f.ReadAtContext(ctx, p, 0); n != len(p) || err != nil {
+		t.Fatalf("ReadAtContext of 64 KiB = %d, %v", n, err)
+	}
+	if st := f.Stats(); st.Plain != before.Plain+1 || st.Ring != 0 || st.Cached != before.Cached {
+		t.Errorf("a large block that is not cached: %+v, before %+v, want a plain call", st, before)
+	}
+	cancel()
+	if n, err := f.ReadAtContext(ctx, p, 0); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("ReadAtContext of an ended context = %d, %v", n, err)
+	}
 }
 
 // TestHotFileByRawCalls: where raw calls are faster, a cached file is read by them only.
