@@ -21,12 +21,6 @@ type sockaddr struct {
 	n int
 }
 
-// Lengths of the kernel's addresses.
-const (
-	lenInet4 = 16
-	lenInet6 = 28
-)
-
 func (s *sockaddr) family() int {
 	if s.n < 2 {
 		return syscall.AF_UNSPEC
@@ -34,25 +28,14 @@ func (s *sockaddr) family() int {
 	return int(binary.NativeEndian.Uint16(s.b[:]))
 }
 
-func (s *sockaddr) port() int { return int(binary.BigEndian.Uint16(s.b[2:])) }
-
 // addrPort returns an IPv4 or IPv6 address and its port.
 func (s *sockaddr) addrPort() netip.AddrPort {
-	port := uint16(s.port())
-	switch family := s.family(); {
-	case family == syscall.AF_INET && s.n >= lenInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s.b[4:8])), port)
-	case family == syscall.AF_INET6 && s.n >= lenInet6:
-		a := netip.AddrFrom16([16]byte(s.b[8:24]))
-		if id := s.zone(); id != 0 {
-			a = a.WithZone(zones.name(id))
-		}
-		return netip.AddrPortFrom(a, port)
+	ap, zone := sys.AddrPort(s.b[:s.n])
+	if zone != 0 {
+		ap = netip.AddrPortFrom(ap.Addr().WithZone(zones.name(int(zone))), ap.Port())
 	}
-	return netip.AddrPort{}
+	return ap
 }
-
-func (s *sockaddr) zone() int { return int(binary.NativeEndian.Uint32(s.b[24:])) }
 
 // unixName returns the name of a Unix socket as package net writes it: up to the
 // first NUL, with an @ for the NUL that begins an abstract name. A socket without a
@@ -123,23 +106,10 @@ func tcpAddrs(fd int, peer *sockaddr) (local, remote net.Addr) {
 // set stores an address in the form of a family.
 func (s *sockaddr) set(family int, addr netip.AddrPort) error {
 	ip := addr.Addr()
-	binary.NativeEndian.PutUint16(s.b[:], uint16(family))
-	binary.BigEndian.PutUint16(s.b[2:], addr.Port())
-	if family == syscall.AF_INET {
-		if ip = ip.Unmap(); !ip.Is4() {
-			return &net.AddrError{Err: "non-IPv4 address", Addr: ip.String()}
-		}
-		a := ip.As4()
-		copy(s.b[4:], a[:])
-		clear(s.b[8:lenInet4])
-		s.n = lenInet4
-		return nil
+	s.n = sys.PutAddrPort(s.b[:], family, addr, uint32(zones.index(ip.Zone())))
+	if s.n == 0 {
+		return &net.AddrError{Err: "non-IPv4 address", Addr: ip.Unmap().String()}
 	}
-	a := ip.As16()
-	clear(s.b[4:8])
-	copy(s.b[8:], a[:])
-	binary.NativeEndian.PutUint32(s.b[24:], uint32(zones.index(ip.Zone())))
-	s.n = lenInet6
 	return nil
 }
 

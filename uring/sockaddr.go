@@ -9,18 +9,13 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
-// Address families of Linux, and the lengths of their addresses.
-const (
-	familyUnix = 1
-	familyIPv4 = 2
-	familyIPv6 = 10
-
-	lenIPv4     = 16
-	lenIPv6     = 28
-	maxUnixPath = 108 // with the NUL that ends it, or that begins an abstract name
-)
+// maxUnixPath is the longest name of a Unix socket, with the NUL that ends it or that begins an
+// abstract name.
+const maxUnixPath = 108
 
 // Sockaddr is a socket address in the kernel's form (struct sockaddr_storage
 // with its length). The zero value holds none; [Sockaddr.Reset] makes room for
@@ -32,30 +27,20 @@ type Sockaddr struct {
 
 // NewSockaddr returns the address of an IP endpoint. A zone must be a number.
 func NewSockaddr(ap netip.AddrPort) (*Sockaddr, error) {
-	s := &Sockaddr{}
-	addr := ap.Addr()
-	binary.BigEndian.PutUint16(s.b[2:], ap.Port())
-	switch {
+	family, zone := sys.FamilyIPv6, uint64(0)
+	switch addr := ap.Addr(); {
 	case addr.Is4():
-		s.setFamily(familyIPv4)
-		a := addr.As4()
-		copy(s.b[4:], a[:])
-		s.n = lenIPv4
-	case addr.Is6():
-		s.setFamily(familyIPv6)
-		a := addr.As16()
-		copy(s.b[8:], a[:])
-		s.n = lenIPv6
-		if zone := addr.Zone(); zone != "" {
-			id, err := strconv.ParseUint(zone, 10, 32)
-			if err != nil {
-				return nil, fmt.Errorf("uring: zone %q is not an interface index", zone)
-			}
-			binary.NativeEndian.PutUint32(s.b[24:], uint32(id))
-		}
-	default:
+		family = sys.FamilyIPv4
+	case !addr.IsValid():
 		return nil, errors.New("uring: invalid IP address")
+	case addr.Zone() != "":
+		var err error
+		if zone, err = strconv.ParseUint(addr.Zone(), 10, 32); err != nil {
+			return nil, fmt.Errorf("uring: zone %q is not an interface index", addr.Zone())
+		}
 	}
+	s := &Sockaddr{}
+	s.n = uint32(sys.PutAddrPort(s.b[:], family, ap, uint32(zone)))
 	return s, nil
 }
 
@@ -76,15 +61,13 @@ func NewUnixSockaddr(path string) (*Sockaddr, error) {
 		return nil, errors.New("uring: path of a Unix socket is longer than 107 bytes")
 	}
 	s := &Sockaddr{n: uint32(2 + n)}
-	s.setFamily(familyUnix)
+	binary.NativeEndian.PutUint16(s.b[:], sys.FamilyUnix)
 	copy(s.b[2:], path)
 	if path != "" && path[0] == '@' {
 		s.b[2] = 0
 	}
 	return s, nil
 }
-
-func (s *Sockaddr) setFamily(f uint16) { binary.NativeEndian.PutUint16(s.b[:], f) }
 
 // Family returns the address family, 0 for none.
 func (s *Sockaddr) Family() int { return int(binary.NativeEndian.Uint16(s.b[:])) }
@@ -97,24 +80,17 @@ func (s *Sockaddr) Reset() { *s = Sockaddr{n: uint32(len(s.b))} }
 
 // AddrPort returns the IP endpoint, invalid when s holds something else.
 func (s *Sockaddr) AddrPort() netip.AddrPort {
-	port := binary.BigEndian.Uint16(s.b[2:])
-	switch family := s.Family(); {
-	case family == familyIPv4 && s.n >= lenIPv4:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s.b[4:8])), port)
-	case family == familyIPv6 && s.n >= lenIPv6:
-		a := netip.AddrFrom16([16]byte(s.b[8:24]))
-		if id := binary.NativeEndian.Uint32(s.b[24:]); id != 0 {
-			a = a.WithZone(strconv.FormatUint(uint64(id), 10))
-		}
-		return netip.AddrPortFrom(a, port)
+	ap, zone := sys.AddrPort(s.b[:min(int(s.n), len(s.b))])
+	if zone != 0 {
+		ap = netip.AddrPortFrom(ap.Addr().WithZone(strconv.FormatUint(uint64(zone), 10)), ap.Port())
 	}
-	return netip.AddrPort{}
+	return ap
 }
 
 // UnixPath returns the path of a Unix socket, with @ for the abstract
 // namespace, "" when s holds something else or has no name.
 func (s *Sockaddr) UnixPath() string {
-	if s.Family() != familyUnix || s.n <= 2 {
+	if s.Family() != sys.FamilyUnix || s.n <= 2 {
 		return ""
 	}
 	name := s.b[2:min(int(s.n), len(s.b))]

@@ -39,20 +39,11 @@ func (s *loopSocket) name(b []byte, to Peer) ([]byte, error) {
 	if !ip.IsValid() {
 		return nil, errNoPeer
 	}
-	binary.NativeEndian.PutUint16(b, uint16(s.family))
-	binary.BigEndian.PutUint16(b[2:], to.Addr.Port())
-	if s.family == syscall.AF_INET {
-		if ip = ip.Unmap(); !ip.Is4() {
-			return nil, &net.AddrError{Err: "non-IPv4 address", Addr: ip.String()}
-		}
-		a := ip.As4()
-		copy(b[4:], a[:])
-		return b[:syscall.SizeofSockaddrInet4], nil
+	n := sys.PutAddrPort(b, s.family, to.Addr, zoneIndex(s.fd, ip.Zone()))
+	if n == 0 {
+		return nil, &net.AddrError{Err: "non-IPv4 address", Addr: ip.Unmap().String()}
 	}
-	a := ip.As16()
-	copy(b[8:], a[:])
-	binary.NativeEndian.PutUint32(b[24:], zoneIndex(s.fd, ip.Zone()))
-	return b[:syscall.SizeofSockaddrInet6], nil
+	return b[:n], nil
 }
 
 // unixName stores the name of a Unix socket. An abstract name begins with a NUL, for which an @
@@ -81,16 +72,7 @@ func peerFrom(fd int, name []byte) Peer {
 	if len(name) < 2 {
 		return Peer{}
 	}
-	switch family := binary.NativeEndian.Uint16(name); {
-	case family == syscall.AF_INET && len(name) >= syscall.SizeofSockaddrInet4:
-		return Peer{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte(name[4:8])), binary.BigEndian.Uint16(name[2:]))}
-	case family == syscall.AF_INET6 && len(name) >= syscall.SizeofSockaddrInet6:
-		a := netip.AddrFrom16([16]byte(name[8:24]))
-		if id := binary.NativeEndian.Uint32(name[24:]); id != 0 {
-			a = a.WithZone(zoneName(fd, id))
-		}
-		return Peer{Addr: netip.AddrPortFrom(a, binary.BigEndian.Uint16(name[2:]))}
-	case family == syscall.AF_UNIX && len(name) > 2:
+	if binary.NativeEndian.Uint16(name) == syscall.AF_UNIX && len(name) > 2 {
 		abstract := name[2] == 0
 		path, _, _ := bytes.Cut(name[2:], []byte{0})
 		if abstract {
@@ -98,7 +80,11 @@ func peerFrom(fd int, name []byte) Peer {
 		}
 		return Peer{Name: string(path)}
 	}
-	return Peer{}
+	addr, zone := sys.AddrPort(name)
+	if zone != 0 {
+		addr = netip.AddrPortFrom(addr.Addr().WithZone(zoneName(fd, zone)), addr.Port())
+	}
+	return Peer{Addr: addr}
 }
 
 // zoneName returns the name of an interface, or its number if it has none. Names and numbers
