@@ -16,9 +16,10 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-var writeResults = flag.Bool("results", false, "write the generated parts of docs/results.md from results/*.json")
+var writeResults = flag.Bool("results", false,
+	"write the generated parts of docs/results.md and results/tables.md from results/*.json")
 
-// publishedSuites are the result files of docs/results.md, by the heading of their table.
+// publishedSuites are the result files of results/tables.md, by the heading of their table.
 var publishedSuites = [][2]string{
 	{"Files", "file.json"}, {"Sockets", "net.json"}, {"Other sockets", "net-more.json"}, {"Watching", "watch.json"},
 	{"SQLite", "sqlite.json"}, {"Cold databases", "sqlite-cold.json"}, {"SQLite's speed tests", "sqlite-speed.json"}, {"The ring", "ring.json"},
@@ -87,11 +88,18 @@ func plot(i report.Interval) string {
 	return "`" + string(line) + "`"
 }
 
-// resultsPage returns the generated parts of docs/results.md by their names.
-func resultsPage(t *testing.T, claims map[string][]report.Claim) map[string]string {
+// answerHead begins a table of rows of answerRow.
+func answerHead(last string) string {
+	columns := "| work | answer | rate | CPU | p99 |" + last
+	return columns + "\n" + strings.Repeat("|---", strings.Count(columns, "|")-1) + "|\n"
+}
+
+// generatedParts returns what is generated in docs/results.md and results/tables.md, by its names.
+func generatedParts(t *testing.T, claims map[string][]report.Claim) map[string]string {
 	t.Helper()
-	var head, tables strings.Builder
-	head.WriteString("| work | answer | rate | CPU | p99 | command |\n|---|---|---|---|---|---|\n")
+	var head, losses, tables strings.Builder
+	head.WriteString(answerHead(" command |"))
+	losses.WriteString(answerHead(""))
 	for _, h := range headlines {
 		i := slices.IndexFunc(claims[h[0]], func(c report.Claim) bool {
 			return c.Use+" instead of "+c.Instead == h[1] && c.Point == h[2]
@@ -105,41 +113,51 @@ func resultsPage(t *testing.T, claims map[string][]report.Claim) map[string]stri
 	}
 	for _, s := range publishedSuites {
 		all := claims[s[1]]
-		fmt.Fprintf(&tables, "### %s\n\n%s [The file](../results/%s).\n\n", s[0], report.Summary(all), s[1])
-		tables.WriteString("| work | answer | rate | CPU | p99 | ¼ … 1 … 4 |\n|---|---|---|---|---|---|\n")
+		fmt.Fprintf(&tables, "## %s\n\n%s [The file](%s).\n\n", s[0], report.Summary(all), s[1])
+		tables.WriteString(answerHead(" ¼ … 1 … 4 |"))
 		for _, c := range all {
-			fmt.Fprintf(&tables, "%s %s |\n", answerRow(c.Use+" ÷ "+c.Instead+": "+c.Point, c), plot(c.Rate))
+			row := answerRow(c.Use+" ÷ "+c.Instead+": "+c.Point, c)
+			fmt.Fprintf(&tables, "%s %s |\n", row, plot(c.Rate))
+			if c.Kind == report.Loss {
+				losses.WriteString(row + "\n")
+			}
 		}
 		tables.WriteString("\n")
 	}
-	return map[string]string{"answers": head.String(), "tables": strings.TrimSuffix(tables.String(), "\n")}
+	return map[string]string{
+		"answers": head.String(), "losses": losses.String(),
+		"tables": strings.TrimSuffix(tables.String(), "\n"),
+	}
 }
 
-// TestPublishedResults checks that docs/results.md has the claims of the files in results. With -results it
-// writes them.
+// TestPublishedResults checks that docs/results.md and results/tables.md have the claims of the files in
+// results. With -results it writes them.
 func TestPublishedResults(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "results.md")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(b)
-	for name, want := range resultsPage(t, publishedClaims(t)) {
-		part := regexp.MustCompile(`(?s)(<!-- ` + name + ` -->\n).*?(<!-- end -->)`)
-		m := part.FindStringSubmatch(text)
-		if m == nil {
-			t.Fatalf("no part %q in docs/results.md", name)
+	parts := generatedParts(t, publishedClaims(t))
+	for page, names := range map[string][]string{"docs/results.md": {"answers", "losses"}, "results/tables.md": {"tables"}} {
+		path := filepath.Join("..", "..", filepath.FromSlash(page))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if now := m[1] + want + m[2]; now != m[0] {
-			if !*writeResults {
-				t.Errorf("the part %q of docs/results.md is not that of results/*.json: go test ./cmd/ringside -run TestPublishedResults -results", name)
+		text := string(b)
+		for _, name := range names {
+			part := regexp.MustCompile(`(?s)(<!-- ` + name + ` -->\n).*?(<!-- end -->)`)
+			m := part.FindStringSubmatch(text)
+			if m == nil {
+				t.Fatalf("no part %q in %s", name, page)
+			}
+			now := m[1] + parts[name] + m[2]
+			if now != m[0] && !*writeResults {
+				t.Errorf("the part %q of %s is not that of results/*.json: %s", name, page,
+					"go test ./cmd/ringside -run TestPublishedResults -results")
 			}
 			text = strings.Replace(text, m[0], now, 1)
 		}
-	}
-	if *writeResults {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		if *writeResults {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
