@@ -31,11 +31,13 @@ UNRACED = -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
 # A program with the race detector sleeps for a second when it ends, so that
 # goroutines which go on may show something; TestMain lets none go on.
 test nightly: export GORACE ?= atexit_sleep_ms=0
-# Four packages at a time: together the tests wait about as long as they compute.
+# Both parts at the same time, six packages in all: together the tests wait as long as they compute.
 test: ## all tests, the libraries' with the race detector where there is a C compiler; nightly has the long ones
 	@race='-race $(UNRACED)'; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
 	  echo "make test: the race detector is left out, which needs a C compiler: $$(echo "$$why" | tail -n 1)"; fi; \
-	set -x; $(GO) test -p 4 $$race $(QUICK) -timeout 600s $(RACED)$(if $(PLAIN), && $(GO) test -p 4 $(QUICK) -timeout 600s $(PLAIN))
+	set -x; $(if $(PLAIN),$(GO) test -p 2 $(QUICK) -timeout 600s $(PLAIN) & plain=$$!;) \
+	$(GO) test -p 4 $$race $(QUICK) -timeout 600s $(RACED); failed=$$?; \
+	{ $(if $(PLAIN),wait $$plain || failed=1; )exit $$failed; } 2>/dev/null
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
@@ -85,8 +87,9 @@ peers: ## vet and test the command's engines of other projects, which its defaul
 	$(GO) vet -tags peers ./cmd/...
 	$(GO) test -tags peers $(QUICK) ./cmd/internal/echo ./cmd/internal/peers/ycsb ./cmd/internal/sqlitebench
 
+# Linking the programs of the packages without benchmarks would take most of the time.
 bench-once: ## run each Go benchmark once, to prove that it works
-	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x work
+	$(GO) test $(QUICK) -run '^$$' -bench . -benchtime 1x $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 forbidden: ## all tests where a seccomp filter refuses io_uring, those of what opens rings also where it is missing
 	$(GO) run ./internal/testing/seccomp -errno EPERM -- $(GO) test $(QUICK) -short -count=1 work
@@ -98,10 +101,11 @@ forbidden-brief: ## the tests of what opens rings where a seccomp filter refuses
 
 # The release after the one in go.mod: "as package os and net" means those of the toolchain that
 # builds. The module proxy serves it.
-NEWEST ?= go1.27.3
+NEWEST  ?= go1.27.3
+MIRRORS ?= ./reactor ./ufile ./unet ./unet/event ./unet/ktls ./sqlitevfs
 .PHONY: newest
 newest: ## short tests of the packages that mirror the standard library, with the newest release of Go (NEWEST)
-	GOTOOLCHAIN=$(NEWEST) $(GO) test $(QUICK) -short ./reactor ./ufile ./unet ./unet/event ./unet/ktls ./sqlitevfs
+	GOTOOLCHAIN=$(NEWEST) $(GO) test $(QUICK) -short $(MIRRORS)
 
 kernels: ## the core's tests on older kernels, in a virtual machine; ARCH=arm64 for Linux 6.12 on arm64
 	$(GO) test $(QUICK) ./internal/testing/vm/...
