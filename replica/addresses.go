@@ -43,7 +43,7 @@ func (n *Node) loss(snapshots raft.SnapshotStore) (l Loss, err error) {
 		return l, fmt.Errorf("replica: %s was never a member of a cluster: there is nothing to recover", n.opts.Dir)
 	}
 	for _, m := range members.Servers {
-		l.Members = append(l.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter})
+		l.Members = append(l.Members, Member{ID: string(m.ID), Address: string(m.Address), Voter: m.Suffrage == raft.Voter})
 	}
 	return l, nil
 }

@@ -86,6 +86,7 @@ type reply struct {
 	N      int    `json:"n"`
 	Err    string `json:"err,omitempty"` // "no": nothing happened; "uncertain"; any other text is a failure of the test
 	Val    int    `json:"val"`
+	From   int    `json:"from,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
@@ -207,6 +208,11 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 		}
 	case "append":
 		_, err = db.ExecContext(ctx, "INSERT INTO list(k, v) VALUES(?, ?)", c.Key, c.Val)
+	case "fill":
+		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS big(k PRIMARY KEY, v)")
+		if err == nil {
+			_, err = db.ExecContext(ctx, "INSERT OR IGNORE INTO big VALUES(?, randomblob(?))", c.Key, c.Val)
+		}
 	case "list":
 		err = db.QueryRowContext(ctx, "SELECT coalesce(group_concat(v), '') FROM (SELECT v FROM list WHERE k=? ORDER BY n)", c.Key).Scan(&r.Text)
 	case "send": // the first half of a transfer to another database
@@ -228,6 +234,12 @@ func (n *Node) obey(db *sql.DB, c command) reply {
 			r.Err, r.Detail = "no", err.Error()
 			return r
 		}
+	case "applied":
+		if s := n.Status(); len(s.Broken) > 0 || !n.progress.recovered.Load() {
+			r.Err, r.Detail = "no", fmt.Sprintf("not whole: %v", s.Broken)
+			return r
+		}
+		r.Val, r.From = int(n.progress.applied.Load()), int(n.metrics.Fetched.Load())
 	case "check":
 		s := n.Status()
 		if !n.progress.recovered.Load() || len(s.Broken) > 0 {
@@ -723,16 +735,35 @@ func (c *chaos) powerCut(r *rand.Rand, ids ...string) {
 	}
 }
 
-// faultyNet has wires to all nodes. It can hold the data from one node to another.
+// faultyNet has wires to all nodes. It can hold the data from one node to another, and let them pass slowly.
 type faultyNet struct {
 	listen map[string]string
 	held   sync.Map     // direction: true
+	slow   sync.Map     // the *pace of what goes to a node
 	bytes  atomic.Int64 // number of bytes that went through
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
 }
 
 type direction struct{ from, to string }
+
+// pace lets a number of bytes pass in a second.
+type pace struct {
+	rate int
+	mu   sync.Mutex
+	next time.Time // when the next bytes may pass
+}
+
+func (p *pace) wait(n int) {
+	p.mu.Lock()
+	if now := time.Now(); p.next.Before(now) {
+		p.next = now
+	}
+	at := p.next
+	p.next = at.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	p.mu.Unlock()
+	time.Sleep(time.Until(at))
+}
 
 // wire listens for connections to a node.
 func (f *faultyNet) wire(t testing.TB, to string) (address string) {
@@ -795,6 +826,9 @@ func (f *faultyNet) forward(in net.Conn, to string) {
 		for {
 			n, err := src.Read(p)
 			f.bytes.Add(int64(n))
+			if slow, ok := f.slow.Load(d.to); ok {
+				slow.(*pace).wait(n)
+			}
 			if wait(d); n > 0 {
 				if _, err := dst.Write(p[:n]); err != nil {
 					return

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -285,6 +286,94 @@ func TestForwardedToDeadLeader(t *testing.T) {
 			t.Errorf("%s does not return", what)
 		}
 		near.Close()
+	}
+}
+
+// TestContextsOfForwardedCalls: each call of a forwarded connection returns when its context ends, or that of its
+// transaction, although the leader never answers.
+// Promise: replica/call-returns-context
+func TestContextsOfForwardedCalls(t *testing.T) {
+	c := newCluster(t, 3, Options{})
+	c.leader()
+	n := c.followers()[0]
+	leader := ""
+	until(t, "the leader is known", func() bool {
+		address, _ := n.raft.LeaderWithID()
+		leader = string(address)
+		return leader != ""
+	})
+	none := t.Context()
+	for what, call := range map[string]func(ctx context.Context, k *forwarded) error{
+		"exec": func(ctx context.Context, k *forwarded) error {
+			_, err := k.ExecContext(ctx, "DELETE FROM t", nil)
+			return err
+		},
+		"query": func(ctx context.Context, k *forwarded) error {
+			_, err := k.QueryContext(ctx, "SELECT 1", nil)
+			return err
+		},
+		"begin": func(ctx context.Context, k *forwarded) error {
+			_, err := k.BeginTx(ctx, driver.TxOptions{})
+			return err
+		},
+		"commit":   func(ctx context.Context, k *forwarded) error { return forwardedTx{k, ctx}.Commit() },
+		"rollback": func(ctx context.Context, k *forwarded) error { return forwardedTx{k, ctx}.Rollback() },
+		"exec in a transaction": func(ctx context.Context, k *forwarded) error {
+			k.inTx, k.txCtx = true, ctx
+			_, err := k.ExecContext(none, "DELETE FROM t", nil)
+			return err
+		},
+		"query in a transaction": func(ctx context.Context, k *forwarded) error {
+			k.inTx, k.txCtx = true, ctx
+			_, err := k.QueryContext(none, "SELECT 1", nil)
+			return err
+		},
+	} {
+		near, far := net.Pipe()
+		defer far.Close()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		k := &forwarded{n: n, leader: leader, conn: near, in: bufio.NewReader(near), stop: func() bool { return true }}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- call(ctx, k) }()
+		select {
+		case err := <-done:
+			if what != "rollback" && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if commits := what == "exec" || what == "commit"; errors.Is(err, ErrUncertain) != commits {
+				t.Errorf("%s: uncertain: %v: %v", what, !commits, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s does not return", what)
+		}
+		near.Close()
+	}
+}
+
+// TestDoReturnsWithItsContext: Do returns when its context ends, on the leader and on a follower, although no member
+// stores the entry.
+// Promise: replica/call-returns-context
+func TestDoReturnsWithItsContext(t *testing.T) {
+	var logs followerLogs
+	c := newCluster(t, 3, Options{disk: disk{written: logs.written}})
+	leader := c.leader()
+	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)")
+	hang := make(chan struct{})
+	logs.set(leader, func() error { <-hang; return nil })
+	defer close(hang)
+	for _, n := range c.all() {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		begin := time.Now()
+		err := n.Do(ctx, "db", func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO t VALUES(1)")
+			return err
+		})
+		cancel()
+		if took := time.Since(begin); err == nil || took > 20*time.Second {
+			t.Errorf("%s (leads: %v): %v after %v", n.ID(), n == leader, err, took)
+		}
 	}
 }
 

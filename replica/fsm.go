@@ -182,5 +182,6 @@ func (f fsm) carryOut(o op, at Position, n uint64) error {
 		}
 		return f.catalog.deleted(binary.LittleEndian.Uint64(o.rest))
 	}
-	return errEntry
+	// A node of a later version carries it out, and this one would then differ.
+	panic(fmt.Sprintf("%v: index %d, operation %q", errEntry, at.Index, o.kind))
 }

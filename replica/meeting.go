@@ -52,11 +52,28 @@ func errOther(p peer, id string) error {
 	return fmt.Errorf("replica: the node at %s is %q, and the member with this address is %q: start the member there, or remove it", p.address, id, p.id)
 }
 
-const wireVersion = 6
+// versions are the versions of the wire protocol that a node speaks. A connection has the newest one that
+// both ends speak, so nodes of two versions that follow one another work side by side while they are replaced
+// one by one. Version 7 is version 6 whose hello and welcome name versions.
+//
+// A message or an operation of raft's log never changes its format. A new one belongs to a new version, and
+// is used when all members speak that, see Member.Version.
+type versions struct{ oldest, newest int }
+
+var spoken = versions{6, 7}
+
+// common returns the version of a connection, 0 if the two ends have none in common.
+func (v versions) common(o versions) int {
+	if c := min(v.newest, o.newest); c >= max(v.oldest, o.oldest) {
+		return c
+	}
+	return 0
+}
 
 // hello begins each connection; welcome answers it.
 type hello struct {
-	Version int    `json:"version"`
+	Version int    `json:"version"`          // the oldest one that the caller speaks
+	Newest  int    `json:"newest,omitempty"` // 0: that one
 	Kind    string `json:"kind"`
 	Cluster uint64 `json:"cluster"` // 0: not known yet
 	From    string `json:"from"`
@@ -71,11 +88,15 @@ type hello struct {
 
 type welcome struct {
 	Error     string          `json:"error,omitempty"`
+	Version   int             `json:"version,omitempty"` // of the connection; 0 is 6
 	ID        string          `json:"id,omitempty"`
 	Cluster   uint64          `json:"cluster,omitempty"`
 	Directory uint64          `json:"directory,omitempty"`
 	Known     memberDirectory `json:"known"` // the recorded directory of the caller, if any
 }
+
+// versions returns what the caller speaks.
+func (h *hello) versions() versions { return versions{h.Version, max(h.Version, h.Newest)} }
 
 // judge returns the reason why a connection is refused, nil if it is accepted.
 func (w *wire) judge(h *hello) error {
@@ -84,8 +105,9 @@ func (w *wire) judge(h *hello) error {
 	cluster := n.membership.cluster
 	n.membership.mu.RUnlock()
 	switch {
-	case h.Version != wireVersion:
-		return fmt.Errorf("node %q has protocol version %d, and this node has %d: run the same version on all nodes", h.From, h.Version, wireVersion)
+	case n.opts.versions.common(h.versions()) == 0:
+		return fmt.Errorf("node %q speaks versions %d to %d of the protocol, and this node %d to %d: install a release between the two on all nodes first, or stop all nodes and start them with one release",
+			h.From, h.Version, h.versions().newest, n.opts.versions.oldest, n.opts.versions.newest)
 	case cluster != 0 && h.Cluster != 0 && cluster != h.Cluster:
 		return fmt.Errorf("node %q belongs to cluster %016x, and this node to %016x: one of them has the directory of another cluster", h.From, h.Cluster, cluster)
 	case h.From == n.opts.ID:
@@ -135,7 +157,7 @@ type meeting struct {
 // hello returns the first message of a connection to a member.
 func (w *wire) hello(p peer, kind string) hello {
 	n := w.node
-	h := hello{Version: wireVersion, Kind: kind, From: n.opts.ID, Address: w.address, Directory: n.membership.directory, To: p.id}
+	h := hello{Version: n.opts.versions.oldest, Newest: n.opts.versions.newest, Kind: kind, From: n.opts.ID, Address: w.address, Directory: n.membership.directory, To: p.id}
 	if n.role.running.Load() {
 		h.Last = n.raft.LastIndex()
 	}
@@ -156,7 +178,12 @@ func (w *wire) expected(p peer, a *welcome) error {
 	n.membership.mu.RLock()
 	cluster := n.membership.cluster
 	n.membership.mu.RUnlock()
+	if a.Version == 0 {
+		a.Version = 6
+	}
 	switch {
+	case n.opts.versions.common(versions{a.Version, a.Version}) == 0:
+		return fmt.Errorf("replica: node %q at %s answered in version %d of the protocol, and this node speaks %d to %d", a.ID, p.address, a.Version, n.opts.versions.oldest, n.opts.versions.newest)
 	case p.id == "":
 		return nil
 	case a.ID != p.id:
@@ -212,4 +239,15 @@ func (w *wire) addressOf(id, recorded string) string {
 // peerOf returns what is called for a member.
 func (w *wire) peerOf(m raft.Server) peer {
 	return peer{string(m.ID), w.addressOf(string(m.ID), string(m.Address))}
+}
+
+// version returns the version of the protocol in which this node last spoke with a member, 0 if it has not.
+func (w *wire) version(m raft.Server) int {
+	if string(m.ID) == w.node.opts.ID {
+		return w.node.opts.versions.newest
+	}
+	if v, ok := w.met.Load(w.peerOf(m).address); ok && v.(meeting).ID == string(m.ID) {
+		return v.(meeting).Version
+	}
+	return 0
 }

@@ -19,6 +19,9 @@ import (
 type Member struct {
 	ID, Address string
 	Voter       bool // counts for majorities, see [Node.AddMember]
+	// Version is that of the protocol in which this node last spoke with it, 0 if it has not. When the leader has
+	// the newest one for all members, none has to be replaced any more.
+	Version int
 }
 
 // AddMember makes a node a member that counts for majorities. The leader must be this node.

@@ -78,6 +78,7 @@ type Options struct {
 	stall         time.Duration         // for tests; 0 is three times requestTimeout
 	flight        int64                 // for tests; 0 is 64 MiB
 	flushAfter    time.Duration         // for tests; 0 is 50 ms, see database.receive
+	versions      versions              // for tests; none is spoken
 }
 
 func (o *Options) check() error {
@@ -109,6 +110,7 @@ func (o *Options) check() error {
 	set(&o.MaxTransaction, 64<<20)
 	set(&o.SnapshotEntries, 8192)
 	set(&o.OpenDatabases, 256)
+	o.versions = cmp.Or(o.versions, spoken)
 	o.flushAfter = cmp.Or(o.flushAfter, 50*time.Millisecond)
 	if o.LogBytes == 0 {
 		o.LogBytes = 512 << 20

@@ -1140,7 +1140,7 @@ func TestOutdatedConfiguration(t *testing.T) {
 		return n.membership.cluster
 	}
 	until(t, "the cluster has an identity", func() bool { return cluster() != 0 })
-	h := &hello{Version: wireVersion, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1", To: n.ID()}
+	h := &hello{Version: spoken.oldest, Kind: kindRaft, Cluster: cluster(), From: "x", Address: "127.0.0.1:1", To: n.ID()}
 	if err := n.wire.judge(h); err == nil {
 		t.Error("a node that is no member was accepted beside a leader")
 	}

@@ -38,7 +38,8 @@ func (w *wire) welcome(c net.Conn) {
 	n.membership.mu.RLock()
 	known, cluster := n.membership.dirs.Members[h.From], n.membership.cluster
 	n.membership.mu.RUnlock()
-	if send(c, welcome{ID: n.opts.ID, Cluster: cluster, Directory: n.membership.directory, Known: known}) != nil || c.SetDeadline(time.Time{}) != nil {
+	version := n.opts.versions.common(h.versions())
+	if send(c, welcome{Version: version, ID: n.opts.ID, Cluster: cluster, Directory: n.membership.directory, Known: known}) != nil || c.SetDeadline(time.Time{}) != nil {
 		w.drop(c)
 		return
 	}

@@ -75,7 +75,7 @@ func (n *Node) Status() Status {
 	n.membership.mu.RUnlock()
 	if f := n.raft.GetConfiguration(); f.Error() == nil {
 		for _, m := range f.Configuration().Servers {
-			s.Members = append(s.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter})
+			s.Members = append(s.Members, Member{string(m.ID), string(m.Address), m.Suffrage == raft.Voter, n.wire.version(m)})
 		}
 	}
 	return s

@@ -387,11 +387,14 @@ func show(out io.Writer, s *replica.Status) error {
 		fmt.Fprintf(w, "broken\t%s\n", name)
 	}
 	for _, m := range s.Members {
-		votes := ""
-		if !m.Voter {
-			votes = " (does not vote yet; add waits until it does)"
+		more := ""
+		if m.Version > 0 {
+			more = fmt.Sprintf(", protocol %d", m.Version)
 		}
-		fmt.Fprintf(w, "member\t%s at %s%s\n", m.ID, m.Address, votes)
+		if !m.Voter {
+			more += " (does not vote yet; add waits until it does)"
+		}
+		fmt.Fprintf(w, "member\t%s at %s%s\n", m.ID, m.Address, more)
 	}
 	return w.Flush()
 }
