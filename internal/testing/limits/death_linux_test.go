@@ -24,27 +24,42 @@ import (
 )
 
 // heldAfterDeath are the resources that a process holds when it dies. take takes one in the
-// process with a backend, and again returns whether it is free for the next process.
+// process with a backend, and again returns whether it is free for the next process. Names of Unix
+// sockets are abstract: a path in the file system stays, with every backend and with package net.
 var heldAfterDeath = []struct {
 	name     string
+	network  string // "" for a file
+	ring     bool   // a ring holds it, with ModeRing
 	backends []features.Mode
-	take     func(mode features.Mode, name string) error
-	again    func(name string) error
+	take     func(mode features.Mode, network, name string) error
+	again    func(network, name string) error
 }{
-	{"flock", []features.Mode{features.ModeRing, features.ModePlain}, takeFlock, againLock(func(f *ufile.File) (bool, error) { return f.TryFlock(ufile.LockExclusive) })},
-	{"OFD lock", []features.Mode{features.ModeRing, features.ModePlain}, takeRange, againLock(func(f *ufile.File) (bool, error) { return f.TryLockRange(ufile.LockExclusive, 0, 0) })},
-	{"unet", []features.Mode{features.ModeRing, features.ModePlain}, takeListener, againListen},
-	{"event", []features.Mode{features.ModeRing, features.ModeEpoll, features.ModeNet}, takeServer, againListen},
+	{"flock", "", true, filesModes, takeFlock, againLock(func(f *ufile.File) (bool, error) { return f.TryFlock(ufile.LockExclusive) })},
+	{"OFD lock", "", true, filesModes, takeRange, againLock(func(f *ufile.File) (bool, error) { return f.TryLockRange(ufile.LockExclusive, 0, 0) })},
+	{"unet", "tcp", false, filesModes, takeListener, againListen},
+	{"unet Unix", "unix", false, filesModes, takeListener, againListen},
+	{"unet UDP", "udp", false, filesModes, takePackets, againPackets},
+	{"unet unixgram", "unixgram", false, filesModes, takePackets, againPackets},
+	{"event", "tcp", true, eventModes, takeServer, againListen},
+	{"event Unix", "unix", true, eventModes, takeServer, againListen},
+	{"event UDP", "udp", true, eventModes, takeServerPackets, againPackets},
+	{"event unixgram", "unixgram", true, eventModes, takeServerPackets, againPackets},
+	{"event with connections of Enroll", "tcp", false, eventModes, takeEnrolled, againListen},
 }
+
+var (
+	filesModes = []features.Mode{features.ModeRing, features.ModePlain}
+	eventModes = []features.Mode{features.ModeRing, features.ModeEpoll, features.ModeNet}
+)
 
 // kept keeps what a child has taken.
 var kept []any
 
-func takeFlock(mode features.Mode, name string) error {
+func takeFlock(mode features.Mode, _, name string) error {
 	return takeFile(mode, name, func(f *ufile.File) error { return f.Flock(ufile.LockExclusive) })
 }
 
-func takeRange(mode features.Mode, name string) error {
+func takeRange(mode features.Mode, _, name string) error {
 	return takeFile(mode, name, func(f *ufile.File) error { return f.LockRange(ufile.LockExclusive, 0, 0) })
 }
 
@@ -74,8 +89,8 @@ func takeFile(mode features.Mode, name string, lock func(*ufile.File) error) err
 	return lock(f)
 }
 
-func againLock(try func(*ufile.File) (bool, error)) func(name string) error {
-	return func(name string) error {
+func againLock(try func(*ufile.File) (bool, error)) func(network, name string) error {
+	return func(_, name string) error {
 		f, err := ufile.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -88,12 +103,12 @@ func againLock(try func(*ufile.File) (bool, error)) func(name string) error {
 	}
 }
 
-func takeListener(mode features.Mode, name string) error {
+func takeListener(mode features.Mode, network, name string) error {
 	s, err := unet.NewSystem(unet.Options{Mode: mode})
 	if err != nil {
 		return err
 	}
-	l, err := s.Listen("tcp", name)
+	l, err := s.Listen(network, name)
 	kept = append(kept, l)
 	if err == nil {
 		go func() { _, _ = l.Accept() }()
@@ -101,16 +116,69 @@ func takeListener(mode features.Mode, name string) error {
 	return err
 }
 
-func takeServer(mode features.Mode, name string) error {
-	s, err := event.Listen("tcp", name, event.Handler{}, event.Options{Mode: mode, Loops: 1})
+func takePackets(mode features.Mode, network, name string) error {
+	s, err := unet.NewSystem(unet.Options{Mode: mode})
+	if err != nil {
+		return err
+	}
+	pc, err := s.ListenPacket(network, name)
+	kept = append(kept, pc)
+	if err == nil {
+		go func() { _, _, _ = pc.ReadFrom(make([]byte, 1)) }()
+	}
+	return err
+}
+
+func takeServer(mode features.Mode, network, name string) error {
+	s, err := event.Listen(network, name, event.Handler{}, event.Options{Mode: mode, Loops: 1})
 	kept = append(kept, s)
 	return err
 }
 
-func againListen(name string) error {
-	l, err := net.Listen("tcp", name)
+func takeServerPackets(mode features.Mode, network, name string) error {
+	s, err := event.New(nil, event.Handler{}, event.Options{Mode: mode, Loops: 1})
+	if err != nil {
+		return err
+	}
+	pc, err := s.ListenPacket(network, name, event.PacketHandler{})
+	kept = append(kept, s, pc)
+	return err
+}
+
+// takeEnrolled accepts with package net. The server has the connections.
+func takeEnrolled(mode features.Mode, network, name string) error {
+	s, err := event.New(nil, event.Handler{}, event.Options{Mode: mode, Loops: 1})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen(network, name)
+	if err != nil {
+		return err
+	}
+	client, err := net.Dial(network, name)
+	if err != nil {
+		return err
+	}
+	c, err := l.Accept()
+	if err == nil {
+		_, err = s.Enroll(c, event.ConnOptions{})
+	}
+	kept = append(kept, s, l, client)
+	return err
+}
+
+func againListen(network, name string) error {
+	l, err := net.Listen(network, name)
 	if err == nil {
 		err = l.Close()
+	}
+	return err
+}
+
+func againPackets(network, name string) error {
+	pc, err := net.ListenPacket(network, name)
+	if err == nil {
+		err = pc.Close()
 	}
 	return err
 }
@@ -150,7 +218,7 @@ func holdUntilDeath(t *testing.T, held []string) {
 	if _, err := fmt.Sscan(held[0]+" "+held[1], &i, &mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := heldAfterDeath[i].take(features.Mode(mode), held[2]); err != nil {
+	if err := heldAfterDeath[i].take(features.Mode(mode), heldAfterDeath[i].network, held[2]); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -163,11 +231,16 @@ func holdUntilDeath(t *testing.T, held []string) {
 func deathOf(t *testing.T, i int, mode features.Mode, kill bool) time.Duration {
 	t.Helper()
 	r := heldAfterDeath[i]
-	name := filepath.Join(directory(t), "file")
-	if err := os.WriteFile(name, make([]byte, 64<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if r.name == "unet" || r.name == "event" {
+	name := ""
+	switch r.network {
+	case "":
+		name = filepath.Join(directory(t), "file")
+		if err := os.WriteFile(name, make([]byte, 64<<10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	case "unix", "unixgram":
+		name = fmt.Sprintf("@ringside-%d-%d-%v", os.Getpid(), i, mode)
+	default:
 		name = ringtest.FreeAddresses(t, ringtest.OwnHost(), 1)[0]
 	}
 	exe, err := os.Executable()
@@ -184,7 +257,7 @@ func deathOf(t *testing.T, i int, mode features.Mode, kill bool) time.Duration {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatalf("the process says %q", line)
 	}
-	if err := r.again(name); err == nil {
+	if err := r.again(r.network, name); err == nil {
 		t.Error("it is free while its process lives")
 	}
 	if in.Close(); kill {
@@ -192,11 +265,11 @@ func deathOf(t *testing.T, i int, mode features.Mode, kill bool) time.Duration {
 	}
 	_ = cmd.Wait()
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		err := r.again(name)
+		err := r.again(r.network, name)
 		switch held := time.Since(start); {
 		case err == nil:
 			return held
-		case mode != features.ModeRing:
+		case mode != features.ModeRing || !r.ring:
 			t.Fatalf("held although no ring has it: %v", err)
 		case held > ringtest.Patience:
 			t.Fatalf("held for %v: %v", held, err)

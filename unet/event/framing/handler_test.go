@@ -37,6 +37,11 @@ const testPatience = time.Minute
 // the target, the fields whose names begin with X-, and the body; /large has 256 KiB.
 func overModes(t *testing.T, o HTTPOptions, test func(t *testing.T, s *event.Server)) {
 	t.Helper()
+	overModesOf(t, HTTP(report, o), test)
+}
+
+func overModesOf(t *testing.T, h event.Handler, test func(t *testing.T, s *event.Server)) {
+	t.Helper()
 	for _, mode := range []event.Mode{event.ModeRing, event.ModeEpoll, event.ModeNet} {
 		t.Run(mode.String(), func(t *testing.T) {
 			switch {
@@ -45,7 +50,7 @@ func overModes(t *testing.T, o HTTPOptions, test func(t *testing.T, s *event.Ser
 			case mode == event.ModeEpoll && runtime.GOOS != "linux":
 				t.Skip("needs epoll")
 			}
-			s, err := event.Listen("tcp", "127.0.0.1:0", HTTP(report, o), event.Options{Mode: mode})
+			s, err := event.Listen("tcp", "127.0.0.1:0", h, event.Options{Mode: mode})
 			if err != nil {
 				t.Fatal(err)
 			}
