@@ -168,7 +168,7 @@ func (l *Log) commit(g group, size int64) error {
 // write encodes a group after the last record and writes it.
 func (l *Log) write(g group) error {
 	l.buf = l.buf[:0]
-	seq := l.seq
+	seq, bytes := l.seq, 0
 	for r := g.First(); r != nil; r = r.Next() {
 		c := &r.Value
 		c.pos = Position{Segment: l.seg.index, Offset: l.off + int64(len(l.buf)), Seq: seq}
@@ -177,6 +177,7 @@ func (l *Log) write(g group) error {
 			h := recordHeader{length: len(p), more: i < len(c.records)-1, seq: seq,
 				behind: uint32(at - l.synced), payload: c.sums[i]}
 			l.buf = appendRecord(l.buf, h, p, l.seg.seed, at)
+			bytes += len(p)
 			seq++
 		}
 	}
@@ -184,6 +185,7 @@ func (l *Log) write(g group) error {
 		return err
 	}
 	l.off += int64(len(l.buf))
+	l.records, l.bytes = seq-l.seq, uint64(bytes)
 	l.seq = seq
 	return nil
 }
@@ -265,12 +267,8 @@ func (l *Log) account(g group, err error) {
 	if err != nil || g.First().Value.control != nil {
 		return
 	}
-	for r := g.First(); r != nil; r = r.Next() {
-		l.stats.Records += uint64(len(r.Value.records))
-		for _, p := range r.Value.records {
-			l.stats.Bytes += uint64(len(p))
-		}
-	}
+	l.stats.Records += l.records
+	l.stats.Bytes += l.bytes
 	l.stats.Groups++
 	l.stats.LargestGroup = max(l.stats.LargestGroup, g.Len())
 	l.end = Position{Segment: l.seg.index, Offset: l.off, Seq: l.seq}

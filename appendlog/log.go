@@ -161,6 +161,8 @@ type Log struct {
 	file    segmentFile
 	off     int64  // offset of the next record
 	seq     uint64 // its number
+	records uint64 // of the last group
+	bytes   uint64 // of those records
 	synced  int64  // the segment is durable up to here
 	written int64  // the file ends here
 	ahead   int64  // see Options; 0 once the disk was found full

@@ -25,16 +25,22 @@ type Request[T any] struct {
 	Err   error // set by Retire
 
 	prev, next *Request[T]
-	state      state
-	wake       chan struct{} // one token: done, or the lead
+	state      atomic.Int32          // one of the states below
+	round      atomic.Pointer[round] // that it waits for; nil if it has a wake of its own
+	wake       chan struct{}         // one token: done, or the lead
 }
 
-type state int
+// A round is the requests that were added while a group was served. They mostly are the next group,
+// and one close wakes them all: a send to each of them would cost the leader much more. The first
+// of them, which leads that group, has a channel of its own, so that it alone is woken.
+type round struct{ over chan struct{} }
 
+// States of a request.
 const (
-	waiting state = iota // in the queue
+	waiting int32 = iota // in the queue
 	leader               // at the head of the queue, chosen to lead
 	taken                // in a group
+	done                 // its group was served
 )
 
 // Next returns the request behind r in its group, nil at the end.
@@ -94,6 +100,7 @@ type Queue[T any] struct {
 	MaxWait time.Duration
 
 	list     list[T]
+	round    *round // of the requests that are added now; nil before the second of them
 	leading  bool
 	queued   atomic.Int64
 	expected int64 // requests that are probably in progress at a time; belongs to the leader
@@ -122,7 +129,9 @@ func (q *Queue[T]) New() *Request[T] {
 	if r == nil {
 		return &Request[T]{wake: make(chan struct{}, 1)}
 	}
-	r.next, r.state, r.Err = nil, waiting, nil
+	r.next, r.Err = nil, nil
+	r.state.Store(waiting)
+	r.round.Store(nil)
 	return r
 }
 
@@ -141,14 +150,26 @@ func (q *Queue[T]) Free(r *Request[T]) {
 // Add queues a request and reports whether its goroutine is to lead. If not, the
 // goroutine calls Wait or WaitContext. The caller holds the mutex.
 func (q *Queue[T]) Add(r *Request[T]) (lead bool) {
+	first := q.list.head == nil
 	q.list.push(r)
 	q.queued.Add(1)
 	if q.leading {
+		if !first {
+			r.round.Store(q.current())
+		}
 		return false
 	}
 	q.leading = true
-	r.state = leader
+	r.state.Store(leader)
 	return true
+}
+
+// current returns the round of the requests that are added now. The caller holds the mutex.
+func (q *Queue[T]) current() *round {
+	if q.round == nil {
+		q.round = &round{make(chan struct{})}
+	}
+	return q.round
 }
 
 // Len returns how many requests wait. No lock is needed.
@@ -167,34 +188,51 @@ func (q *Queue[T]) Take(g *Group[T]) {
 	r := q.list.head
 	q.list.remove(r)
 	q.queued.Add(-1)
-	r.state = taken
+	q.round = nil
+	r.state.Store(taken)
 	g.Add(r)
 }
 
 // Wait waits until the request is done or its goroutine is to lead. It reports whether
 // the goroutine is to lead. The caller does not hold the mutex.
 func (q *Queue[T]) Wait(r *Request[T]) (lead bool) {
-	<-r.wake
-	return r.state == leader
+	for {
+		<-r.signal()
+		if s := r.state.Load(); s == leader || s == done {
+			return s == leader
+		}
+	}
+}
+
+// signal returns the channel for which a request waits. That of a round is closed when some of its
+// requests are done or lead. The others then have a new one.
+func (r *Request[T]) signal() <-chan struct{} {
+	if round := r.round.Load(); round != nil {
+		return round.over
+	}
+	return r.wake
 }
 
 // WaitContext is like Wait, and also ends when ctx is done, unless a leader has taken the
 // request by then. In that case withdrawn is true, and the request is no longer in the
 // queue. The caller does not hold mu, which is the owner's mutex.
 func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T]) (lead, withdrawn bool) {
-	done := ctx.Done()
-	if done == nil {
+	end := ctx.Done()
+	if end == nil {
 		return q.Wait(r), false
 	}
-	select {
-	case <-r.wake:
-		return r.state == leader, false
-	case <-done:
-		if q.withdraw(mu, r) {
-			return false, true
+	for {
+		select {
+		case <-r.signal():
+			if s := r.state.Load(); s == leader || s == done {
+				return s == leader, false
+			}
+		case <-end:
+			if q.withdraw(mu, r) {
+				return false, true
+			}
+			return q.Wait(r), false // taken: it is served even if the context has ended
 		}
-		<-r.wake // taken: it is served even if the context has ended
-		return false, false
 	}
 }
 
@@ -202,37 +240,64 @@ func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T
 // leader has taken the request. If the request was to lead, the next request leads.
 func (q *Queue[T]) withdraw(mu *sync.Mutex, r *Request[T]) bool {
 	mu.Lock()
-	if r.state == taken {
+	if s := r.state.Load(); s == taken || s == done {
 		mu.Unlock()
 		return false
 	}
-	chosen := r.state == leader
+	chosen := r.state.Load() == leader
 	q.list.remove(r)
 	q.queued.Add(-1)
-	var next *Request[T]
+	var next Successor
 	if chosen {
 		next = q.choose()
 	}
 	mu.Unlock()
 	if chosen {
-		<-r.wake // its token, which is there or about to be
+		<-r.signal() // which has come or is about to come
 	}
-	if next != nil {
-		next.wake <- struct{}{}
-	}
+	next.wake(nil)
 	return true
 }
 
-// choose makes the head of the queue the leader and returns it, nil when the queue is
-// empty. The caller holds the mutex.
-func (q *Queue[T]) choose() *Request[T] {
+// Successor is how the goroutine of the next leader is woken.
+type Successor struct {
+	token chan<- struct{} // its own, or
+	round *round
+}
+
+// None reports whether there is no next leader: the queue is empty.
+func (n Successor) None() bool { return n == Successor{} }
+
+// wake wakes the goroutine, unless it waits for a round that is over.
+func (n Successor) wake(over *round) {
+	switch {
+	case n.token != nil:
+		n.token <- struct{}{}
+	case n.round != nil && n.round != over:
+		close(n.round.over)
+	}
+}
+
+// choose makes the head of the queue the leader. If it waits for a round, the others of the round
+// get another one. The caller holds the mutex.
+func (q *Queue[T]) choose() Successor {
 	next := q.list.head
 	if next == nil {
 		q.leading = false
-		return nil
+		return Successor{}
 	}
-	next.state = leader
-	return next
+	next.state.Store(leader)
+	over := next.round.Load()
+	if over == nil {
+		return Successor{token: next.wake}
+	}
+	if q.round == over {
+		q.round = nil
+	}
+	for r := next.next; r != nil && r.round.Load() == over; r = r.next {
+		r.round.Store(q.current())
+	}
+	return Successor{round: over}
 }
 
 // Gather yields so that goroutines can add their requests before the leader takes its
@@ -267,10 +332,9 @@ func (q *Queue[T]) Gather() {
 	}
 }
 
-// Pass ends the caller's lead after a step for n requests. It returns the next leader,
-// nil when the queue is empty. The caller holds the mutex. When it has unlocked it, it
-// passes the result to Retire.
-func (q *Queue[T]) Pass(n int) (next *Request[T]) {
+// Pass ends the caller's lead after a step for n requests, and chooses the next leader. The caller
+// holds the mutex. When it has unlocked it, it passes the result to Retire.
+func (q *Queue[T]) Pass(n int) Successor {
 	q.expected = int64(n) + q.queued.Load()
 	return q.choose()
 }
@@ -279,17 +343,28 @@ func (q *Queue[T]) Pass(n int) (next *Request[T]) {
 // that of own, the caller's request. Then it wakes the next leader, the result of Pass.
 // That leader is woken last, so that Gather finds the other goroutines awake. The caller
 // does not hold the mutex.
-func Retire[T any](own *Request[T], g Group[T], next *Request[T], err error) {
+func Retire[T any](own *Request[T], g Group[T], next Successor, err error) {
+	var over *round
 	for r := g.list.head; r != nil; {
 		follower := r
 		r = r.next // before its goroutine uses the request again
 		follower.Err = err
 		follower.prev, follower.next = nil, nil
-		if follower != own {
+		round := follower.round.Load()
+		follower.state.Store(done)
+		switch {
+		case follower == own || round != nil && round == over:
+			continue
+		case round == nil:
 			follower.wake <- struct{}{}
+			continue
+		case over != nil:
+			close(over.over)
 		}
+		over = round // closed when the last of its requests is done
 	}
-	if next != nil {
-		next.wake <- struct{}{}
+	if over != nil {
+		close(over.over)
 	}
+	next.wake(over)
 }

@@ -192,7 +192,7 @@ func (l *Log) retire(own *request, g *group, err error) {
 		}
 	}
 	next := l.queue.Pass(g.Len())
-	if next == nil {
+	if next.None() {
 		l.idle.Broadcast()
 	}
 	l.mu.Unlock()
