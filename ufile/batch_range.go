@@ -58,7 +58,7 @@ func (r *Range) readBounced(buf []byte, off int64) {
 // were written before an error.
 func (r *Range) writePlain() {
 	f := r.File
-	if f.std() == nil || !f.seekable() || f.appends || r.Off < 0 {
+	if f.none() || !f.seekable() || f.appends || r.Off < 0 {
 		n, err := f.WriteAt(r.Buf[r.N:], r.Off+int64(r.N))
 		r.N, r.Err = r.N+n, err
 		return

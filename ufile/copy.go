@@ -62,19 +62,19 @@ func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) 
 // copyFromPositions copies up to most bytes from the position of src to the position of
 // dst, and moves both positions.
 func (c *copying) copyFromPositions(most int64) (int64, error) {
-	from, err := c.src.f.Seek(0, io.SeekCurrent)
+	from, err := c.src.std().Seek(0, io.SeekCurrent)
 	if err != nil {
 		return 0, err
 	}
-	to, err := c.dst.f.Seek(0, io.SeekCurrent)
+	to, err := c.dst.std().Seek(0, io.SeekCurrent)
 	if err != nil {
 		return 0, err
 	}
 	if err = c.copyRange(to, from, min(most, math.MaxInt64-max(from, to))); err == io.EOF {
 		err = nil
 	}
-	_, srcErr := c.src.f.Seek(from+c.copied, io.SeekStart)
-	_, dstErr := c.dst.f.Seek(to+c.copied, io.SeekStart)
+	_, srcErr := c.src.std().Seek(from+c.copied, io.SeekStart)
+	_, dstErr := c.dst.std().Seek(to+c.copied, io.SeekStart)
 	if err == nil {
 		err = cmp.Or(srcErr, dstErr)
 	}
@@ -121,7 +121,7 @@ func CopyRange(ctx context.Context, dst Endpoint, dstOff int64, src Endpoint, sr
 // refuseAppend returns the error of os.File.WriteAt for a file that is opened for
 // appending.
 func (f *File) refuseAppend(off int64) (int64, error) {
-	_, err := f.f.WriteAt(nil, off)
+	_, err := f.std().WriteAt(nil, off)
 	if err == nil {
 		err = f.pathError("copy", syscall.EBADF)
 	}
@@ -155,7 +155,7 @@ func newCopying(ctx context.Context, dst, src Endpoint, o CopyOptions) (*copying
 func borrow(e Endpoint) (*File, func(), error) {
 	switch e := e.(type) {
 	case *File:
-		if e.std() != nil {
+		if !e.none() {
 			return e.now(), func() { runtime.KeepAlive(e) }, nil
 		}
 	case *os.File:
@@ -325,7 +325,7 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 // overlaps reports whether a copy with several blocks in flight is faster than one
 // by the kernel: one of two regular files has O_DIRECT.
 func (f *File) overlaps(src *File) bool {
-	return f.std() != nil && src.std() != nil && (f.direct || src.direct) &&
+	return !f.none() && !src.none() && (f.direct || src.direct) &&
 		f.accelerated() && src.accelerated() && !f.now().appends
 }
 
@@ -333,7 +333,7 @@ func (f *File) overlaps(src *File) bool {
 // since it was opened. The result is f's while f is reachable: the System knows f alone.
 func (f *File) now() *File {
 	f.seekable() // joins the System, which the result must not
-	now := File{state: f.state, fd: f.fd, f: f.f, direct: f.direct, appends: f.appends}
+	now := File{state: f.state, direct: f.direct, appends: f.appends}
 	if flags, err := sys.OpenFlags(f.fd); err == nil {
 		now.setFlags(flags)
 	}
@@ -363,7 +363,7 @@ func (f *File) readFromFile(src *File, limited *io.LimitedReader) (int64, error)
 // with O_DIRECT is read ahead meanwhile. If w fails, the file's position is then after
 // the last byte that w accepted.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
-	if f.std() == nil {
+	if f.none() {
 		return f.std().WriteTo(w)
 	}
 	switch to := w.(type) {
@@ -371,20 +371,20 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 		return to.ReadFrom(f)
 	case *os.File:
 		if !f.direct || !f.accelerated() {
-			return f.f.WriteTo(to)
+			return f.std().WriteTo(to)
 		}
 	}
 	if !f.direct || !f.accelerated() {
-		return f.f.WriteTo(w)
+		return f.std().WriteTo(w)
 	}
-	off, err := f.f.Seek(0, io.SeekCurrent)
+	off, err := f.std().Seek(0, io.SeekCurrent)
 	if err != nil {
-		return f.f.WriteTo(w)
+		return f.std().WriteTo(w)
 	}
 	r := NewReader(f, ReaderOptions{Offset: off})
 	defer r.Close()
 	n, err := r.WriteTo(w)
-	if _, seekErr := f.f.Seek(off+n, io.SeekStart); err == nil {
+	if _, seekErr := f.std().Seek(off+n, io.SeekStart); err == nil {
 		err = seekErr
 	}
 	return n, err

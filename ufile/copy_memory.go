@@ -188,7 +188,7 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 func (c *copying) write(p []byte, off int64) (int, error) {
 	f := c.dst
 	if f.fd < 0 {
-		return f.f.WriteAt(p, off)
+		return f.std().WriteAt(p, off)
 	}
 	if !f.lock.Acquire() {
 		return 0, f.pathError("write", os.ErrClosed)
@@ -243,9 +243,9 @@ func (c *copying) stream() (int64, error) {
 		if err := context.Cause(c.ctx); err != nil {
 			return c.copied, err
 		}
-		n, err := c.src.f.Read(p)
+		n, err := c.src.std().Read(p)
 		if n > 0 {
-			n, writeErr := c.dst.f.Write(p[:n])
+			n, writeErr := c.dst.std().Write(p[:n])
 			c.reached(c.copied + int64(n))
 			if writeErr != nil {
 				return c.copied, writeErr
@@ -275,7 +275,7 @@ func (c *copying) splice() (handled bool, err error) {
 	if err != nil {
 		return false, nil
 	}
-	off, err := file.f.Seek(0, io.SeekCurrent)
+	off, err := file.std().Seek(0, io.SeekCurrent)
 	if err != nil {
 		return false, nil
 	}
@@ -301,7 +301,7 @@ func (c *copying) splice() (handled bool, err error) {
 
 // move sets the position of the file to the end of the copied range.
 func (c *copying) move(file *File, off int64, err error) error {
-	_, seekErr := file.f.Seek(off+c.copied, io.SeekStart)
+	_, seekErr := file.std().Seek(off+c.copied, io.SeekStart)
 	if err == nil {
 		err = seekErr
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,18 +19,20 @@ import (
 type File struct {
 	*state
 
-	fd      int
-	f       *os.File
-	name    string // of a file without an os.File; see readfiles.go
-	direct  bool   // O_DIRECT
-	appends bool   // O_APPEND
+	direct  bool // O_DIRECT
+	appends bool // O_APPEND
+	lazy    bool // opened without an os.File; see lazy.go
 	dropped runtime.Cleanup
 }
 
 // state is the part of a File that its System refers to, so that the System does not keep
 // the File alive.
 type state struct {
-	sys *System
+	sys  *System
+	fd   int
+	name string                  // that the file was opened by
+	file atomic.Pointer[os.File] // nil until it is needed; then it owns the descriptor
+	mu   sync.Mutex              // makes file
 	// The counters share a cache line with the lock, which every operation
 	// touches anyway.
 	lock                  fdlock.Lock
@@ -62,6 +65,10 @@ func (s *System) CreateTemp(dir, pattern string) (*File, error) {
 
 // OpenFile opens a file, like os.OpenFile. flag may include syscall.O_DIRECT.
 func (s *System) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	if u := s.openLazy(name, flag); u != nil {
+		u.setFlags(flag)
+		return u, nil
+	}
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
@@ -126,7 +133,8 @@ func (s *System) NewFile(f *os.File) (*File, error) {
 
 // newFile returns a File for an open os.File without a system call.
 func (s *System) newFile(f *os.File) (*File, error) {
-	u := &File{f: f, fd: -1, state: &state{sys: s}}
+	u := &File{state: &state{sys: s, fd: -1, name: f.Name()}}
+	u.file.Store(f)
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -168,17 +176,13 @@ func (f *File) seekable() bool {
 	return kind == kindSeekable
 }
 
-// std returns the os.File, nil for a nil File. The methods of a nil *os.File return
-// os.ErrInvalid.
-func (f *File) std() *os.File {
-	if f == nil {
-		return nil
-	}
-	return f.f
-}
-
 // Name returns the name that the file was opened by.
-func (f *File) Name() string { return f.std().Name() }
+func (f *File) Name() string {
+	if f.none() {
+		return f.std().Name()
+	}
+	return f.name
+}
 
 // Read reads from the file's position, like os.File.Read.
 func (f *File) Read(p []byte) (int, error) { return f.std().Read(p) }
@@ -231,10 +235,10 @@ func (f *File) OSFile() *os.File { return f.std() }
 
 // control calls a function with the descriptor, which stays open until it returns.
 func (f *File) control(op string, call func(fd int) error) error {
-	if f.std() == nil {
+	if f.none() {
 		return os.ErrInvalid
 	}
-	conn, err := f.f.SyscallConn()
+	conn, err := f.std().SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -292,13 +296,18 @@ func (f *File) Fd() uintptr { return f.std().Fd() }
 // are in flight, and closes the file. A second call returns a *fs.PathError that wraps
 // os.ErrClosed, like os.File.Close.
 func (f *File) Close() error {
-	if f.std() == nil {
+	if f.none() {
 		return os.ErrInvalid
 	}
 	if !f.lock.Close() {
 		return f.pathError("close", os.ErrClosed)
 	}
-	err := f.f.Close()
+	var err error
+	if std := f.file.Load(); std != nil {
+		err = std.Close()
+	} else if errno := f.closeLazy(); errno != nil {
+		err = f.pathError("close", errno)
+	}
 	f.dropped.Stop()
 	if f.state.stats() == (Stats{}) && fileKind(f.kind.Load()) == kindUnknown {
 		return err // it has not joined the system
@@ -309,12 +318,8 @@ func (f *File) Close() error {
 	return err
 }
 
-func (f *File) pathError(op string, err error) error {
-	name := f.name
-	if f.f != nil {
-		name = f.f.Name()
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
+func (f *state) pathError(op string, err error) error {
+	return &fs.PathError{Op: op, Path: f.name, Err: err}
 }
 
 // DirectAlign is an alignment in bytes that satisfies O_DIRECT on every

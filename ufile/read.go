@@ -47,10 +47,10 @@ func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, e
 func (f *File) readAt(ctx context.Context, p []byte, off int64) (n int, err error) {
 	way := f.decide(p, off)
 	if way == wayFirst {
-		if f.readFirst(p, off) {
-			return len(p), nil
+		if n, err = f.readFirst(p, off); n == len(p) || err != nil {
+			return n, err
 		}
-		way = f.decide(p, off)
+		way = f.decide(p[n:], off+int64(n))
 	}
 	switch {
 	case way == wayHot && f.readHot(p, off):
@@ -59,7 +59,7 @@ func (f *File) readAt(ctx context.Context, p []byte, off int64) (n int, err erro
 		return f.readAtOS(p, off)
 	}
 	if !f.lock.Acquire() {
-		return 0, f.pathError("read", os.ErrClosed)
+		return n, f.pathError("read", os.ErrClosed)
 	}
 	defer f.lock.Release()
 	for {
@@ -154,21 +154,26 @@ func (f *File) nothingKnown(p []byte, off int64) bool {
 		off >= 0 && 0 < len(p) && len(p) <= cachedMax
 }
 
-// readFirst reports whether all of the data was in the page cache. Then nothing need be known, and a
-// file that is opened for one read costs as much as with package os.
-func (f *File) readFirst(p []byte, off int64) bool {
+// readFirst reads what the page cache has. If that is all, or all up to the end of the file, nothing
+// need be known: a file that is opened for one read costs as much as with package os. The only error
+// is io.EOF: the caller reads the rest, and finds others.
+func (f *File) readFirst(p []byte, off int64) (int, error) {
 	if !f.lock.Acquire() {
-		return false
+		return 0, nil
 	}
 	defer f.lock.Release()
 	if !f.first.CompareAndSwap(false, true) {
-		return false
+		return 0, nil
 	}
 	n, _ := f.readCached(p, off)
-	if 0 < n && n < len(p) {
-		f.cached.Add(^uint64(0)) // it is read again, and counted then
+	if n <= 0 || n == len(p) {
+		return max(n, 0), nil
 	}
-	return n == len(p)
+	f.plain.Add(1)
+	if m, err := sys.Pread(f.fd, p[n:], off+int64(n)); m > 0 || err != nil {
+		return n + max(m, 0), nil
+	}
+	return n, io.EOF
 }
 
 // readAtOS is ReadAt of the os.File. For regular files and block devices the lock
@@ -181,7 +186,7 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 		}
 		defer f.lock.Release()
 	}
-	return f.f.ReadAt(p, off)
+	return f.std().ReadAt(p, off)
 }
 
 // readDisk reads what is probably not cached, through a ring if other operations are in flight

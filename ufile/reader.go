@@ -168,7 +168,7 @@ func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.f.std() == nil:
+	case r.f.none():
 		return os.ErrInvalid
 	case r.closed:
 		return r.f.pathError("close", os.ErrClosed)
@@ -181,7 +181,7 @@ func (r *Reader) Close() error {
 
 // usable returns an error unless the reader and its file are open.
 func (r *Reader) usable(op string) error {
-	if r.f.std() == nil {
+	if r.f.none() {
 		return os.ErrInvalid
 	}
 	if r.closed || r.f.lock.Closed() {
@@ -445,7 +445,7 @@ func (b *block) plain() {
 		b.finish(f.plainCall(reading, b.mem[:b.want], b.off))
 		return
 	}
-	n, err := f.f.ReadAt(b.mem[:b.want], b.off)
+	n, err := f.std().ReadAt(b.mem[:b.want], b.off)
 	if err == io.EOF {
 		err = nil
 	}

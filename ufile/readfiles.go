@@ -193,7 +193,7 @@ type loader struct {
 	used bool // it has joined its System
 }
 
-func (s *System) newLoader() *loader { return &loader{f: &File{fd: -1, state: &state{sys: s}}} }
+func (s *System) newLoader() *loader { return &loader{f: &File{state: &state{sys: s, fd: -1}}} }
 
 // done lets the System free its rings.
 func (l *loader) done() {
@@ -205,7 +205,7 @@ func (l *loader) done() {
 // load reads a whole file into buf, or into memory of its own if it is larger. It calls large with
 // the size of such a file before it allocates.
 func (l *loader) load(ctx context.Context, name string, buf []byte, large func(int64)) ([]byte, error) {
-	if sys.ODirect == 0 || l.f.sys.opts.Mode == ModePlain {
+	if sys.ODirect == 0 || l.f.sys.opts.Mode == ModePlain || testLogged() {
 		return l.loadOS(name, buf, large)
 	}
 	fd, err := sys.OpenRead(name)
@@ -221,7 +221,7 @@ func (l *loader) load(ctx context.Context, name string, buf []byte, large func(i
 	if errors.Is(err, syscall.ESPIPE) {
 		return loadStream(fd, name, buf, large)
 	}
-	defer sys.CloseRead(fd)
+	defer sys.CloseFile(fd)
 	if err != nil || n < len(buf) {
 		return buf[:n], err
 	}

@@ -77,7 +77,7 @@ func (f *File) writeAtOS(p []byte, off int64) (int, error) {
 		}
 		defer f.lock.Release()
 	}
-	return f.f.WriteAt(p, off)
+	return f.std().WriteAt(p, off)
 }
 
 // WriteAtContext is [File.WriteAt] with a context, as in [File.ReadAtContext]. Except
@@ -111,7 +111,7 @@ func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, 
 
 // ended returns an error if there is no file or ctx has ended.
 func (f *File) ended(ctx context.Context, op string) error {
-	if f.std() == nil {
+	if f.none() {
 		return os.ErrInvalid
 	}
 	if ctx.Err() != nil {

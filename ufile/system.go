@@ -272,6 +272,9 @@ func (s *System) join(f *File) {
 		return
 	}
 	s.files[f.state] = struct{}{}
+	if f.lazy { // it has a cleanup
+		return
+	}
 	f.dropped = runtime.AddCleanup(f, func(st *state) {
 		go st.sys.forget(st) // may wait for the rings to close
 	}, f.state)

@@ -40,5 +40,7 @@ func (c *copying) sparse(_ fs.FileInfo, _, to int64) error {
 
 // borrowOS makes a File that os serves, without a claim on f.
 func borrowOS(f *os.File) (*File, func(), error) {
-	return &File{f: f, state: &state{sys: defaultSystem()}, fd: -1}, func() {}, nil
+	u := &File{state: &state{sys: defaultSystem(), fd: -1, name: f.Name()}}
+	u.file.Store(f)
+	return u, func() {}, nil
 }

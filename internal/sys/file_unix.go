@@ -144,7 +144,7 @@ func MapFile(fd, n int) ([]byte, error) {
 func UnmapFile(m []byte) error { return unix.Munmap(m) }
 
 // OpenRead opens a file for reading, as os.Open, but without the netpoller. The caller closes the
-// descriptor by CloseRead. The error is a bare errno.
+// descriptor by CloseFile. The error is a bare errno.
 func OpenRead(name string) (int, error) {
 	if _, errno := faultRetry("open", 1); errno != 0 {
 		return -1, errno
@@ -157,8 +157,14 @@ func OpenRead(name string) (int, error) {
 	}
 }
 
-// CloseRead closes a descriptor of [OpenRead].
-func CloseRead(fd int) { _ = closeFD(fd) }
+// CloseFile closes a descriptor of [OpenRead] or [OpenRegular]. The error is a bare errno.
+func CloseFile(fd int) error {
+	if _, errno := fault("close", 1); errno != 0 {
+		_ = syscall.Close(fd)
+		return errno
+	}
+	return syscall.Close(fd)
+}
 
 // FileSize returns the size of an open file, 0 if it is not known.
 func FileSize(fd int) int64 {

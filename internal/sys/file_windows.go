@@ -57,8 +57,8 @@ func UnmapFile([]byte) error { return noSys }
 // OpenRead returns ENOSYS.
 func OpenRead(string) (int, error) { return -1, noSys }
 
-// CloseRead does nothing.
-func CloseRead(int) {}
+// CloseFile returns ENOSYS.
+func CloseFile(int) error { return noSys }
 
 // FileSize returns 0.
 func FileSize(int) int64 { return 0 }
