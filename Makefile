@@ -161,6 +161,12 @@ nightly: ## what is too long for each change, and what a release needs
 	$(MAKE) newest fuzz
 	$(MAKE) referees kernels encodings
 	$(MAKE) kernels ARCH=arm64
+	$(MAKE) drawn # last: it wants the machine for itself
+
+DRAWN ?= 50
+.PHONY: drawn
+drawn: ## DRAWN (50) cells of the benchmarks, drawn at random; a cell that loses is an open defect
+	$(GO) run ./cmd/ringside bench --drawn $(DRAWN)
 
 .PHONY: unprivileged
 unprivileged: export GORACE ?= atexit_sleep_ms=0

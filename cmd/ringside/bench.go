@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
@@ -38,7 +39,8 @@ not longer. With --pairs, the number of starts, or --duration, the measured time
 these need.
 
 --tables prints the values of all engines too. --full measures the published grids of all suites, which takes an hour.
-Each suite has further options.
+--drawn 50 measures fifty cells with sizes, numbers of connections, journal modes and the like drawn at random, ten
+seconds each: --seed repeats a draw. Each suite has further options.
 
 Test files are created in --dir (default: $TMPDIR, else /var/tmp) and removed at the end, also after an
 interrupt.`
@@ -65,6 +67,7 @@ func newBenchCmd() *cobra.Command {
 	flags.register(cmd.Flags(), "3m, with --full 4s for two engines of a cell")
 	cmd.Flags().StringVar(&all.dir, "dir", "", "create test files in this `directory`")
 	cmd.Flags().BoolVar(&all.full, "full", false, "measure the published grids")
+	cmd.Flags().IntVar(&all.drawn, "drawn", 0, "measure this `number` of cells, drawn at random by --seed")
 	cmd.AddCommand(newBenchFileCmd(), newBenchNetCmd(), newBenchRingCmd(), newBenchSQLiteCmd(), newBenchWatchCmd())
 	return cmd
 }
@@ -73,6 +76,7 @@ func newBenchCmd() *cobra.Command {
 type allBench struct {
 	dir   string
 	full  bool
+	drawn int
 	parts []allPart
 	time  time.Duration // of the run; 0 if it has no end
 }
@@ -118,13 +122,28 @@ func (a *allBench) fullParts() []allPart {
 	}
 }
 
-func (a *allBench) configure(flags *benchFlags) error {
-	a.parts = a.briefParts()
-	if a.full {
+func (a *allBench) configure(flags *benchFlags) (err error) {
+	whole := flags.Time == 0 && flags.Pairs == 0 && flags.Duration == 0
+	switch {
+	case a.full && a.drawn != 0:
+		return errors.New("--full and --drawn: choose one of them")
+	case a.drawn < 0 || a.drawn > maxDrawn:
+		return fmt.Errorf("--drawn %d: must be between 1 and %d", a.drawn, maxDrawn)
+	case a.full:
 		a.parts = a.fullParts()
-	}
-	if flags.Time == 0 && flags.Pairs == 0 && flags.Duration == 0 && !a.full {
-		flags.Time = briefTime
+	case a.drawn > 0:
+		d := drawn{rand.New(rand.NewPCG(flags.seed, 0)), a.dir}
+		if a.parts, err = d.parts(a.drawn, flags); err != nil {
+			return err
+		}
+		if whole {
+			flags.Time = time.Duration(a.drawn) * drawnTime
+		}
+	default:
+		a.parts = a.briefParts()
+		if whole {
+			flags.Time = briefTime
+		}
 	}
 	a.time = flags.Time
 	for _, p := range a.parts {
