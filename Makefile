@@ -15,11 +15,11 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The packages that `make test` tests, the slow ones first: the last one does not then keep one
-# processor waiting. The race detector judges the libraries. The command and the referees run
-# without it: what they do with the libraries, the libraries' own tests do too.
+# processor waiting. The race detector judges the libraries. The command, the referees and the
+# examples run without it: what they do with the libraries, the libraries' own tests do too.
 SLOW  = ./unet/event ./internal/testing/stress ./ufile ./replica ./unet
-RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|referees|replica/cmd)(/|$$)|/internal/testing/(lint|vm)(/|$$)')
-PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/...
+RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|examples|referees|replica/cmd|internal/overlay)(/|$$)|/internal/testing/(lint|vm)(/|$$)')
+PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/... ./examples/... ./examples/tenants/... ./internal/overlay
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w

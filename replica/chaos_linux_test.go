@@ -1411,7 +1411,7 @@ func TestMissingSyncLosesCommits(t *testing.T) {
 			until(t, "logs that were cut", func() bool {
 				c.ask(command{Kind: "append", DB: "one", Val: sent})
 				sent++
-				return c.cutLogs(200)
+				return c.cutLogs(100)
 			})
 			c.kill(chaosIDs...)
 			for _, id := range chaosIDs {
