@@ -109,6 +109,29 @@ func (w *workshop) copyModule() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.dropLocal()
+}
+
+// dropLocal removes replacements by directories that the module has beside itself in its repository.
+func (w *workshop) dropLocal() {
+	out, err := w.command(w.dir, "mod", "edit", "-json").Output()
+	var mod struct {
+		Replace []struct{ Old, New struct{ Path string } }
+	}
+	if jsonErr := json.Unmarshal(out, &mod); err != nil || jsonErr != nil {
+		w.t.Fatalf("go mod edit: %v %v", err, jsonErr)
+	}
+	args := []string{"mod", "edit"}
+	for _, r := range mod.Replace {
+		if strings.HasPrefix(r.New.Path, "../") {
+			args = append(args, "-dropreplace="+r.Old.Path)
+		}
+	}
+	if len(args) > 2 {
+		if out, err := w.command(w.dir, args...).CombinedOutput(); err != nil {
+			w.t.Fatalf("go mod edit: %v\n%s", err, out)
+		}
+	}
 }
 
 // command returns a go command for the module, or for the standard library.
