@@ -128,7 +128,7 @@ func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetHelpFunc(writeHelp(root.HelpFunc()))
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newBuildCmd(), newTestCmd(), newRunCmd(), newOverlayCmd(), newTryCmd(), newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newTopCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
+	root.AddCommand(newBackupCmd(), newBuildCmd(), newTestCmd(), newRunCmd(), newOverlayCmd(), newTryCmd(), newBenchCmd(), newCompareCmd(), newLogCmd(), newManCmd(), newProbeCmd(), newReportCmd(), newTopCmd(), newVersionCmd(), newBenchWorkerCmd(), newEchoServerCmd(), newEchoLoadCmd())
 	root.SetHelpCommand(newHelpCmd())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,7 +26,7 @@ type Options struct {
 	// Dir has the databases, also in directories below it. The name of a database in the target is its path relative
 	// to Dir, with slashes.
 	Dir string
-	// Target receives the objects. No other Backup may write objects of the same names.
+	// Target receives the objects. It belongs to one Backup: see ErrTaken.
 	Target Target
 	// Interval is how long commits of a database are gathered into one object; 0 means 750 ms. Each database that
 	// commits costs one request for each interval.
@@ -47,6 +49,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	levels [levelMax]time.Duration // the delays of compaction; tests shorten them
+	check  time.Duration           // ownerCheck; tests shorten it
 }
 
 // Backup sends the commits of databases to a target. Its methods may be called concurrently.
@@ -55,6 +58,7 @@ type Backup struct {
 	target Target
 	log    *slog.Logger
 	dir    string // Dir, absolute, without symbolic links
+	start  time.Time
 	stop   func()
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -62,6 +66,7 @@ type Backup struct {
 	memory atomic.Int64
 	limit  limiter
 	counts counts
+	owner  owner
 
 	mu     sync.Mutex
 	done   *sync.Cond // a flush has ended
@@ -71,6 +76,7 @@ type Backup struct {
 	hurry  int // calls of Sync that wait
 	failed error
 	closed bool
+	looked bool // the directory was searched
 }
 
 // The queues, and how long a database waits in each: for a flush, and for the compaction into a level.
@@ -92,7 +98,8 @@ type job struct {
 }
 
 // Start begins to take the commits of all databases below Options.Dir that a VFS of package sqlitevfs serves, of those
-// that are open already and of those opened later. It does not wait for the target. A process has one Backup at a time.
+// that are open already and of those opened later. Databases that are not opened are compared with the target, and what it
+// lacks of them is stored. Start does not wait for the target. A process has one Backup at a time.
 func Start(o Options) (*Backup, error) {
 	if o.Target == nil {
 		return nil, errors.New("backup: Options.Target is nil: use a Dir or package s3")
@@ -106,8 +113,8 @@ func Start(o Options) (*Backup, error) {
 	}
 	o.defaults()
 	b := &Backup{opts: o, target: o.Target, log: o.Logger, dir: dir, dbs: make(map[string]*database), wake: make(chan struct{}, 1)}
-	b.done = sync.NewCond(&b.mu)
-	b.limit.rate = o.BytesPerSecond
+	b.done, b.start = sync.NewCond(&b.mu), time.Now()
+	b.limit.rate, b.owner.check = o.BytesPerSecond, o.check
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.queues[queueFlush].wait = o.Interval
 	for i, wait := range o.levels {
@@ -118,6 +125,7 @@ func Start(o Options) (*Backup, error) {
 		return nil, err
 	}
 	b.attachOpen()
+	b.all.Go(b.search)
 	work := make(chan job)
 	b.all.Go(func() { b.schedule(work) })
 	for range o.Parallel {
@@ -139,6 +147,7 @@ func (o *Options) defaults() {
 	set(&o.Interval, 750*time.Millisecond)
 	set(&o.SnapshotEvery, 24*time.Hour)
 	set(&o.Keep, 24*time.Hour)
+	set(&o.check, ownerCheck)
 	for i, wait := range []time.Duration{30 * time.Second, 5 * time.Minute, time.Hour} {
 		set(&o.levels[i], wait)
 	}
@@ -163,27 +172,39 @@ func (b *Backup) database(path string) *database {
 	if err != nil || name == ".." || strings.HasPrefix(name, ".."+string(filepath.Separator)) {
 		return nil
 	}
-	name = filepath.ToSlash(name)
-	b.mu.Lock()
-	d := b.dbs[name]
-	known := d != nil
-	if !known {
-		d = &database{b: b, name: name, path: path, pages: make(map[uint32]image)}
-		b.dbs[name] = d
-	}
-	b.mu.Unlock()
+	d, known := b.named(filepath.ToSlash(name), path)
 	if known {
 		d.reopened()
 	}
 	return d
 }
 
+// named returns the database of a name, and whether it was known.
+func (b *Backup) named(name, path string) (d *database, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d, known = b.dbs[name]
+	if !known {
+		d = &database{b: b, name: name, path: path, pages: make(map[uint32]image)}
+		b.dbs[name] = d
+	}
+	return d, known
+}
+
 // enqueue puts a database that has commits into the queue.
 func (b *Backup) enqueue(d *database) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(d, queueFlush, b.opts.Interval)
+	b.add(d, queueFlush, b.turn(d))
 }
+
+// turn returns how long it takes to the next turn of a database. They are spread over the interval.
+func (b *Backup) turn(d *database) time.Duration {
+	phase := time.Duration(maphash.String(seed, d.name) % uint64(b.opts.Interval))
+	return b.opts.Interval - (time.Since(b.start)+phase)%b.opts.Interval
+}
+
+var seed = maphash.MakeSeed()
 
 // add puts a database into a queue. The caller holds the mutex.
 func (b *Backup) add(d *database, queue int, wait time.Duration) {
@@ -307,7 +328,7 @@ func (b *Backup) work(j job) {
 		}
 		d.tries = 0
 		if d.again || d.waiting.Load() {
-			b.add(d, queueFlush, b.opts.Interval)
+			b.add(d, queueFlush, b.turn(d))
 		}
 	case b.ctx.Err() == nil:
 		if d.tries++; d.tries == 1 {
@@ -350,14 +371,29 @@ func (b *Backup) put(ctx context.Context, name string, body *io.SectionReader, s
 	if err := b.limit.wait(ctx, body.Size()); err != nil {
 		return err
 	}
+	if err := b.own(ctx); err != nil {
+		return err
+	}
 	b.counts.requests.Add(1)
-	if err := b.target.Put(ctx, name, body, stamp); err != nil {
+	err := b.target.Put(ctx, name, body, stamp)
+	if errors.Is(err, fs.ErrExist) {
+		same, readErr := b.has(ctx, name, body)
+		if same {
+			err = nil
+		} else {
+			b.owner.doubt()
+			err = errors.Join(errConflict, err, readErr)
+		}
+	}
+	if err != nil {
 		return &targetError{fmt.Errorf("backup: %s: %w", name, err)}
 	}
 	b.counts.objects.Add(1)
 	b.counts.bytes.Add(uint64(body.Size()))
 	return nil
 }
+
+var errConflict = errors.New("another object has the name")
 
 // stored counts an object that is in the target.
 func (b *Backup) stored(d *database, o *object) {
@@ -368,7 +404,9 @@ func (b *Backup) stored(d *database, o *object) {
 	}
 	d.done, d.last, d.stored, d.behind = max(d.done, o.epoch), time.Now(), uint64(o.Max), time.Time{}
 	b.failed = nil
-	b.plan(d, 1)
+	if o.Level == 0 {
+		b.plan(d, 1)
+	}
 	b.plan(d, queueSnapshot)
 }
 
@@ -388,11 +426,24 @@ func (b *Backup) finished(d *database, epoch uint64) {
 	d.done, d.behind = max(d.done, epoch), time.Time{}
 }
 
-// Sync returns when the target has all commits that returned before the call. If the target fails, Sync goes on until
-// the context ends, and then returns the target's error.
+// Sync returns when the target has all commits that returned before the call, and the databases that Start has found. If the
+// target fails, Sync goes on until the context ends, and then returns the target's error.
 func (b *Backup) Sync(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.done.Broadcast()
+	})
+	defer stop()
 	want := make(map[*database]uint64)
 	b.mu.Lock()
+	for !b.looked {
+		if err := cmp.Or(ctx.Err(), b.ctx.Err()); err != nil {
+			defer b.mu.Unlock()
+			return errors.Join(err, b.failed)
+		}
+		b.done.Wait()
+	}
 	for _, d := range b.dbs {
 		want[d] = 0
 	}
@@ -404,18 +455,12 @@ func (b *Backup) Sync(ctx context.Context) error {
 		want[d] = d.epoch
 		d.mu.Unlock()
 	}
-	stop := context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.done.Broadcast()
-	})
-	defer stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.hurry-- }()
 	for d, epoch := range want {
 		for d.done < epoch {
-			if err := cmp.Or(ctx.Err(), b.ctx.Err()); err != nil {
+			if err := cmp.Or(ctx.Err(), b.ctx.Err()); err != nil || errors.Is(d.err, ErrTaken) {
 				return errors.Join(err, d.err)
 			}
 			b.signal()
@@ -444,6 +489,7 @@ func (b *Backup) Close() error {
 	b.detach()
 	b.cancel()
 	b.all.Wait()
+	b.resign()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.dbs {

@@ -71,6 +71,17 @@ func commit(db *sql.DB, i int) error {
 	return tx.Commit()
 }
 
+// memoryDir returns a directory in memory, if there is one.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "ringside-backup-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // content checks a database by stock SQLite, if there is one, and returns the number of commits and all rows.
 func content(t testing.TB, path string) (n int, all string) {
 	t.Helper()
@@ -97,7 +108,7 @@ func content(t testing.TB, path string) (n int, all string) {
 
 func start(t testing.TB, dir string, to Target, change func(*Options)) *Backup {
 	t.Helper()
-	o := Options{Dir: dir, Target: to, Interval: 5 * time.Millisecond, Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{Dir: dir, Target: to, Interval: 5 * time.Millisecond, Scratch: memoryDir(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -120,7 +131,7 @@ func synced(t testing.TB, b *Backup) {
 
 func restored(t testing.TB, to Target, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(name))
+	path := filepath.Join(memoryDir(t), filepath.Base(name))
 	if _, err := Restore(t.Context(), to, name, path, RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +246,35 @@ func TestModes(t *testing.T) {
 			}
 			b.Close()
 		})
+	}
+}
+
+// TestSeveralConnections commits by connections that restart the WAL in turn: the stream goes on without another snapshot.
+// Promise: sqlitevfs/backup-restores-committed
+func TestSeveralConnections(t *testing.T) {
+	for _, mode := range []string{modes[0], modes[2]} {
+		dir, to := memoryDir(t), newMemory()
+		path := filepath.Join(dir, "x.db")
+		dbs := make([]*sql.DB, 3)
+		for i := range dbs {
+			dbs[i] = open(t, path, mode+"&_pragma=wal_autocheckpoint(8)")
+			defer dbs[i].Close()
+		}
+		b := start(t, dir, to, nil)
+		for i := range 60 {
+			if err := commit(dbs[i/2%3], i); err != nil {
+				t.Fatal(err)
+			}
+			if i%5 == 4 {
+				synced(t, b)
+			}
+		}
+		synced(t, b)
+		same(t, to, "x.db", path, 60)
+		if n := count(t, to, "x.db", levelSnapshot); n != 1 {
+			t.Errorf("%s: %d snapshots", mode, n)
+		}
+		b.Close()
 	}
 }
 

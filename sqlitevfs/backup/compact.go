@@ -103,7 +103,7 @@ func (d *database) raise(ctx context.Context, level int, files []File) error {
 
 // merge stores the files as one.
 func (d *database) merge(ctx context.Context, level int, files []File) error {
-	out, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
+	out, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (d *database) renew(ctx context.Context, chain, files []File) error {
 	if len(chain) < 2 {
 		return nil
 	}
-	state, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
+	state, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(state.Name())
 	defer state.Close()
-	out, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
+	out, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -155,17 +155,14 @@ func (d *database) renew(ctx context.Context, chain, files []File) error {
 	h := last.Header()
 	f := File{Level: levelSnapshot, Min: 1, Max: h.MaxTXID, Time: time.UnixMilli(h.Timestamp).UTC()}
 	h = f.header(int(h.PageSize), h.Commit, 0)
-	err = encode(out, h, func(write func(uint32, []byte) error) (ltx.Checksum, error) {
-		var all sums
-		err := eachPage(state, int(h.PageSize), h.Commit, func(n uint32, p []byte) error {
-			all.set(n, pageSum(n, p))
-			return errors.Join(ctx.Err(), write(n, p))
+	all, err := encodeAll(out, h, func(fn func(uint32, []byte) error) error {
+		return eachPage(state, int(h.PageSize), h.Commit, func(n uint32, p []byte) error {
+			return errors.Join(ctx.Err(), fn(n, p))
 		})
-		if want := last.Trailer().PostApplyChecksum; err == nil && !last.Header().NoChecksum() && all.checksum() != want {
-			err = ltx.ErrChecksumMismatch
-		}
-		return all.checksum(), err
 	})
+	if want := last.Trailer().PostApplyChecksum; err == nil && !last.Header().NoChecksum() && all.checksum() != want {
+		err = ltx.ErrChecksumMismatch
+	}
 	if err != nil {
 		return err
 	}
@@ -268,6 +265,9 @@ func (d *database) removeOutdated(ctx context.Context, files []File, limit time.
 func (d *database) remove(ctx context.Context, files ...File) error {
 	if len(files) == 0 {
 		return nil
+	}
+	if err := d.b.own(ctx); err != nil {
+		return err
 	}
 	names := make([]string, len(files))
 	for i, f := range files {

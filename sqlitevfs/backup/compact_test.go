@@ -471,7 +471,7 @@ func TestMemory(t *testing.T) {
 		return nil
 	}
 	const bound = 1 << 20
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	names := []string{"a.db", "b.db", "c.db", "d.db"}
 	var b *Backup
 	for round := range 3 {

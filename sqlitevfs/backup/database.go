@@ -3,7 +3,9 @@
 package backup
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -30,18 +32,20 @@ type database struct {
 	baseMu    sync.Mutex
 	base      *base
 
-	mu     sync.Mutex
-	cur    grouplog.Cursor // up to where the WAL was read
-	life   int             // how many lives of the WAL were read to their end; -1: the first one has not begun
-	over   bool            // the life of cur is at its end
-	pages  map[uint32]image
-	size   uint32 // pages of the database after the newest commit that was taken
-	page   int    // bytes of a page
-	full   bool   // the pages that were taken are not all: a snapshot is needed
-	why    error  // of full
-	since  time.Time
-	epoch  uint64 // counts the times since which a flush was requested
-	closed os.FileInfo
+	mu      sync.Mutex
+	cur     grouplog.Cursor // up to where the WAL was read
+	life    int             // how many lives of the WAL were read to their end; -1: the first one has not begun
+	over    bool            // the life of cur is at its end
+	pages   map[uint32]image
+	size    uint32 // pages of the database after the newest commit that was taken
+	page    int    // bytes of a page
+	full    bool   // the pages that were taken are not all: a snapshot is needed
+	why     error  // of full
+	since   time.Time
+	epoch   uint64 // counts the times since which a flush was requested
+	closed  os.FileInfo
+	copying bool // a snapshot takes any life of the WAL
+	adopted bool // it was found, not opened: all that the WAL has is to be taken
 
 	stream // of the goroutine that flushes
 }
@@ -148,13 +152,14 @@ func (d *database) take() {
 		return
 	}
 	defer f.Close()
-	if err := d.enter(f); err != nil {
+	if err := d.enter(f, true); err != nil {
 		d.lose(err)
 		return
 	}
+	from := d.cur.End
 	reached, err := d.read(f, end)
 	if err != nil || !reached {
-		d.lose(errors.Join(errForeign, err))
+		d.lose(errors.Join(fmt.Errorf("%w: its WAL is read from %d to %d, not to the frame at %d", errForeign, from, d.cur.End, end), err))
 	}
 }
 
@@ -165,23 +170,27 @@ var (
 	errPieces  = errors.New("a transaction wrote too many pieces")
 )
 
-// enter goes to the life that the WAL has now. The caller holds the mutex.
-func (d *database) enter(f io.ReaderAt) error {
+// enter goes to the life that the WAL has now. told reports that a commit of it is known. A WAL whose frames a power cut has
+// taken begins again with the salts that it had. The caller holds the mutex.
+func (d *database) enter(f io.ReaderAt, told bool) error {
 	c, err := begin(f)
 	if err != nil {
 		return err
 	}
+	was, is := d.cur.Header.Salt, c.Header.Salt
 	switch known := d.cur.End != 0; {
-	case !known:
-	case !d.over && d.cur.Header.Salt == c.Header.Salt:
-		return nil
-	case d.over && d.cur.Header.Salt == c.Header.Salt:
-		return nil // the next life has not begun: there is no commit in it
-	case !d.over || c.Header.Checkpoint != d.cur.Header.Checkpoint+1:
-		return errForeign
+	case known && was == is && !(d.over && told):
+		return nil // the same life, or the next one has no commit yet
+	case known && was != is && !d.copying && !(d.over && follows(was, is)):
+		return fmt.Errorf("%w: its WAL has the salts %x after %x", errForeign, is, was)
 	}
 	d.cur, d.over = c, false
 	return nil
+}
+
+// follows reports whether a life of a WAL with salts follows another: SQLite adds one to the first.
+func follows(was, is [8]byte) bool {
+	return binary.BigEndian.Uint32(is[:]) == binary.BigEndian.Uint32(was[:])+1
 }
 
 // read takes the frames up to the one that begins at last. The caller holds the mutex.
@@ -220,12 +229,24 @@ func (d *database) keep(n uint32, p []byte, at int64) {
 			d.lose(errMemory)
 			return
 		}
-		i.data = make([]byte, len(p))
+		i.data = newPage(len(p))
 	}
 	copy(i.data, p)
 	i.at = at
 	d.pages[n] = i
 }
+
+// pagePool has pages that were sent.
+var pagePool sync.Pool
+
+func newPage(size int) []byte {
+	if p, ok := pagePool.Get().(*[]byte); ok && len(*p) == size {
+		return *p
+	}
+	return make([]byte, size)
+}
+
+func freePage(p []byte) { pagePool.Put(&p) }
 
 // lose gives the pages up: the next object will be a snapshot. The caller holds the mutex.
 func (d *database) lose(err error) {
@@ -333,6 +354,8 @@ func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.copying = true
+	defer func() { d.copying = false }()
 	d.waiting.Store(false) // a later commit begins a new epoch, which this snapshot does not end
 	if d.end.Load() != 0 {
 		d.take()
@@ -375,7 +398,7 @@ func (d *database) takeAll() error {
 		return err
 	}
 	defer f.Close()
-	if err := d.enter(f); err != nil || d.over {
+	if err := d.enter(f, false); err != nil || d.over {
 		return ignoreEOF(err)
 	}
 	_, err = d.read(f, -1)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -39,23 +40,35 @@ type stream struct {
 // object is a file of a stream before it is in the target.
 type object struct {
 	File
-	body  *io.SectionReader
-	file  *os.File // of body, if it is not in memory
-	memo  int64    // bytes of memory
-	since time.Time
-	epoch uint64
-	sums  func() // called when the object is in the target
+	body   *io.SectionReader
+	file   *os.File      // of body, if it is not in memory
+	buffer *bytes.Buffer // of body, to be used again
+	memo   int64         // bytes of memory
+	since  time.Time
+	epoch  uint64
+	sums   func() // called when the object is in the target
 }
 
 // flush brings the commits of the database into the target.
 func (d *database) flush(ctx context.Context) error {
+	if err := d.b.own(ctx); err != nil { // before the target is read
+		return err
+	}
 	if d.ready == nil {
 		if err := d.prepare(ctx); err != nil || d.ready == nil {
 			return err
 		}
 	}
 	o := d.ready
-	if err := d.b.put(ctx, o.Object(d.name), io.NewSectionReader(o.body, 0, o.body.Size()), o.Time); err != nil {
+	err := d.b.put(ctx, o.Object(d.name), io.NewSectionReader(o.body, 0, o.body.Size()), o.Time)
+	if errors.Is(err, errConflict) { // of a Backup that is the owner no more: another state follows
+		d.release()
+		d.known = false
+		d.mu.Lock()
+		d.lose(err)
+		d.mu.Unlock()
+	}
+	if err != nil {
 		return err
 	}
 	d.release()
@@ -74,12 +87,20 @@ func (d *database) release() {
 		o.file.Close()
 		os.Remove(o.file.Name())
 	}
+	if o.buffer != nil {
+		o.buffer.Reset()
+		buffers.Put(o.buffer)
+	}
 }
+
+// buffers are those of objects.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // prepare makes the next object. There is none if nothing has changed.
 func (d *database) prepare(ctx context.Context) error {
 	d.mu.Lock()
 	d.waiting.Store(false) // a later commit begins a new turn
+	d.takeFound()
 	d.take()
 	full := d.full
 	since, epoch := d.flushing() // not of commits that come later
@@ -96,6 +117,16 @@ func (d *database) prepare(ctx context.Context) error {
 		return d.prepareFull(since)
 	}
 	return d.prepareChanges(since, epoch)
+}
+
+// takeFound takes the commits of the WAL that no connection has reported. The caller holds the mutex.
+func (d *database) takeFound() {
+	if d.adopted && d.end.Load() == 0 && d.cur.End == 0 {
+		if err := d.takeAll(); err != nil {
+			d.lose(err)
+		}
+	}
+	d.adopted = false
 }
 
 // connect compares the state in which the database was found with the newest one in the target. It reports whether the
@@ -141,9 +172,12 @@ func (d *database) connect(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// scratchPrefix begins the names of files in Options.Scratch.
+const scratchPrefix = "ringside-backup-"
+
 // prepareFull makes a snapshot. It has all transactions from the first one on.
 func (d *database) prepareFull(since time.Time) error {
-	scratch, err := os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*")
+	scratch, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -162,19 +196,12 @@ func (d *database) prepareFull(since time.Time) error {
 	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: s.epoch}
 	var out io.Writer = &bytes.Buffer{}
 	if size := int64(s.commit) * int64(s.page); size > maxMemory || d.b.memory.Load()+size > d.b.opts.Memory {
-		if o.file, err = os.CreateTemp(d.b.opts.Scratch, "ringside-backup-*"); err != nil {
+		if o.file, err = os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*"); err != nil {
 			return err
 		}
 		out = o.file
 	}
-	var all sums
-	err = encode(out, o.header(s.page, s.commit, 0), func(write func(uint32, []byte) error) (ltx.Checksum, error) {
-		err := s.each(func(n uint32, p []byte) error {
-			all.set(n, pageSum(n, p))
-			return write(n, p)
-		})
-		return all.checksum(), err
-	})
+	all, err := encodeAll(out, o.header(s.page, s.commit, 0), s.each)
 	o.sums = func() { d.sums = all }
 	if err == nil {
 		err = d.setReady(o, out)
@@ -217,7 +244,12 @@ func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 	pages, size, page := d.pages, d.size, d.page
 	d.pages = make(map[uint32]image)
 	d.mu.Unlock()
-	defer d.b.memory.Add(-int64(len(pages) * page))
+	defer func() {
+		d.b.memory.Add(-int64(len(pages) * page))
+		for _, i := range pages {
+			freePage(i.data)
+		}
+	}()
 	if size == 0 {
 		size = uint32(len(d.sums.page))
 	}
@@ -249,8 +281,9 @@ func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 		after ^= sum
 	}
 	o := &object{File: File{Min: d.txid + 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: epoch}
-	var out bytes.Buffer
-	err := encode(&out, o.header(page, size, before), func(write func(uint32, []byte) error) (ltx.Checksum, error) {
+	out := buffers.Get().(*bytes.Buffer)
+	o.buffer = out
+	err := encode(out, o.header(page, size, before), func(write func(uint32, []byte) error) (ltx.Checksum, error) {
 		for _, n := range slices.Sorted(maps.Keys(changed)) {
 			if err := write(n, pages[n].data); err != nil {
 				return 0, err
@@ -273,7 +306,7 @@ func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 			d.sums.set(size, 0)
 		}
 	}
-	return d.setReady(o, &out)
+	return d.setReady(o, out)
 }
 
 func stamp() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
@@ -287,6 +320,18 @@ func (f File) header(page int, size uint32, before ltx.Checksum) ltx.Header {
 		h.PreApplyChecksum = before
 	}
 	return h
+}
+
+// encodeAll writes a snapshot of the pages that each calls fn for, and returns their checksums.
+func encodeAll(w io.Writer, h ltx.Header, each func(fn func(n uint32, p []byte) error) error) (all sums, err error) {
+	err = encode(w, h, func(write func(uint32, []byte) error) (ltx.Checksum, error) {
+		err := each(func(n uint32, p []byte) error {
+			all.set(n, pageSum(n, p))
+			return write(n, p)
+		})
+		return all.checksum(), err
+	})
+	return all, err
 }
 
 // encode writes a file. pages writes its pages in their order, and returns the checksum of the database.

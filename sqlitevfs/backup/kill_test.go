@@ -23,11 +23,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+const writerCheck = 200 * time.Millisecond
+
 // writer commits to a database until it is killed. It prints each acknowledged commit, and the last one before each call
 // of Sync after that has returned.
 func writer(dir, target, mode string) {
 	t := &testing.T{}
-	b, err := Start(Options{Dir: dir, Target: Dir(target), Interval: 10 * time.Millisecond, Scratch: dir})
+	b, err := Start(Options{Dir: dir, Target: Dir(target), Interval: 10 * time.Millisecond, Scratch: dir, check: writerCheck})
 	if err != nil {
 		panic(err)
 	}

@@ -73,6 +73,9 @@ func (m *memory) List(_ context.Context, prefix string) (all []Object, err error
 
 func (m *memory) Put(_ context.Context, name string, body *io.SectionReader, stamp time.Time) error {
 	return m.step("Put", func() error {
+		if _, ok := m.all[name]; ok {
+			return fs.ErrExist
+		}
 		data, err := io.ReadAll(body)
 		m.all[name] = memoryObject{data, stamp}
 		return err
@@ -121,11 +124,13 @@ type state struct {
 }
 
 func newTimeline(t testing.TB, to Target, seed uint64) *timeline {
-	o := Options{Target: to, Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{Target: to, Scratch: memoryDir(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	o.defaults()
 	b := &Backup{opts: o, target: to, log: o.Logger, dbs: make(map[string]*database), wake: make(chan struct{}, 1)}
 	b.done = sync.NewCond(&b.mu)
-	d := &database{b: b, name: "a/x.db", path: filepath.Join(t.TempDir(), "x.db"), pages: make(map[uint32]image)}
+	b.owner.number, b.owner.check = 1, 24*time.Hour
+	b.owner.at = time.Now()
+	d := &database{b: b, name: "a/x.db", path: filepath.Join(memoryDir(t), "x.db"), pages: make(map[uint32]image)}
 	return &timeline{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), d: d, to: to, page: 512,
 		now: time.Now().UTC().Truncate(time.Second).Add(-1000 * time.Hour),
@@ -193,7 +198,8 @@ func (l *timeline) compact(queue int) error { return l.d.compact(l.t.Context(), 
 // restore returns the transaction that Restore chooses, whose state it compares.
 func (l *timeline) restore(o RestoreOptions) (int, error) {
 	l.t.Helper()
-	path := filepath.Join(l.t.TempDir(), "restored")
+	path := filepath.Join(memoryDir(l.t), "restored")
+	defer os.RemoveAll(filepath.Dir(path))
 	n, err := Restore(l.t.Context(), l.to, l.d.name, path, o)
 	if err != nil {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -21,6 +23,8 @@ type RestoreOptions struct {
 	// Before chooses the newest state whose commits were made before a time; the zero Time means the newest state.
 	// It is exact to the interval of the backup, and to a level's interval after compaction.
 	Before time.Time
+	// Parallel is how many databases RestoreAll restores at a time; 0 means 8.
+	Parallel int
 }
 
 // Restore writes a database of a target to a file, which must not exist, and returns the newest transaction in it.
@@ -28,10 +32,8 @@ type RestoreOptions struct {
 // target has the same commits twice. The file is durable when Restore returns; after an error
 // there is none. A backup may run meanwhile.
 func Restore(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
-	for _, suffix := range []string{"", "-wal", "-journal"} {
-		if _, err := os.Lstat(path + suffix); !errors.Is(err, fs.ErrNotExist) {
-			return 0, &fs.PathError{Op: "restore", Path: path + suffix, Err: errors.Join(fs.ErrExist, err)}
-		}
+	if err := absent(path); err != nil {
+		return 0, err
 	}
 	for try := 0; ; try++ {
 		txid, err = restore(ctx, t, database, path, o)
@@ -40,6 +42,61 @@ func Restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 			return txid, err
 		}
 	}
+}
+
+// RestoreAll restores databases of a target to files of their names below a directory, Parallel at a time. It writes
+// nothing if one of the files exists. each, if it is not nil, is called after each database, by one goroutine at a
+// time. The error has those of all databases that were not restored.
+func RestoreAll(
+	ctx context.Context, t Target, names []string, dir string, o RestoreOptions, each func(name string, txid uint64, err error),
+) error {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		local := filepath.FromSlash(name)
+		if !filepath.IsLocal(local) {
+			return fmt.Errorf("backup: the database %q would be restored outside of %s", name, dir)
+		}
+		paths[i] = filepath.Join(dir, local)
+		if err := absent(paths[i]); err != nil {
+			return err
+		}
+	}
+	var mu sync.Mutex // of errs and each
+	var errs []error
+	var all sync.WaitGroup
+	places := make(chan struct{}, cmp.Or(max(o.Parallel, 0), 8))
+	for i, name := range names {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			err := cmp.Or(ctx.Err(), os.MkdirAll(filepath.Dir(paths[i]), 0o700))
+			var txid uint64
+			if err == nil {
+				txid, err = Restore(ctx, t, name, paths[i], o)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if each != nil {
+				each(name, txid, err)
+			}
+			errs = append(errs, err)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// suffixNew ends the name of a file that is not restored yet.
+const suffixNew = ".tmp"
+
+// absent returns an error if there is a database, or a part of one.
+func absent(path string) error {
+	for _, suffix := range []string{"", "-wal", "-journal"} {
+		if _, err := os.Lstat(path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			return &fs.PathError{Op: "restore", Path: path + suffix, Err: errors.Join(fs.ErrExist, err)}
+		}
+	}
+	return nil
 }
 
 func restore(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
@@ -123,7 +180,7 @@ func apply(ctx context.Context, t Target, database string, chain []File, f *os.F
 		dec, err = decode(ctx, t, database, file, func(h ltx.Header, n uint32, p []byte) error {
 			all.set(n, pageSum(n, p))
 			_, err := f.WriteAt(p, int64(n-1)*int64(h.PageSize))
-			return err
+			return errors.Join(ctx.Err(), err)
 		})
 		if err != nil {
 			return nil, file, fmt.Errorf("%s: %w", name, err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/superfly/ltx"
 
@@ -72,6 +73,17 @@ func (b *base) match(want ltx.Checksum) (end int64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// last returns the sums after the newest commit. b is then of no more use.
+func (b *base) last() *sums {
+	for _, f := range b.frames {
+		b.sums.set(f.page, f.sum)
+		if f.size != 0 {
+			b.sums.resize(f.size)
+		}
+	}
+	return &b.sums
 }
 
 // readBase reads the files of a database. The caller ensures that the database file does not change meanwhile.
@@ -157,7 +169,8 @@ const walHeaderSize = 32
 // transaction. It returns the size of the database in pages after it, and whether last was reached.
 func readFrames(f io.ReaderAt, c *grouplog.Cursor, last int64, fn func(page, size uint32, p []byte, end int64)) (pages uint32, reached bool, err error) {
 	frame := c.Header.Frame()
-	buf := make([]byte, max(frame, 128<<10/frame*frame))
+	buf := newFrames(frame)
+	defer frameBuffers.Put(&buf)
 	type pending struct {
 		page uint32
 		end  int64
@@ -210,6 +223,18 @@ func readFrames(f io.ReaderAt, c *grouplog.Cursor, last int64, fn func(page, siz
 		}
 	}
 	return pages, false, nil
+}
+
+// frameBuffers are those in which frames are read.
+var frameBuffers sync.Pool
+
+// newFrames returns a buffer for a number of whole frames.
+func newFrames(frame int) []byte {
+	size := max(frame, 128<<10/frame*frame)
+	if b, ok := frameBuffers.Get().(*[]byte); ok && len(*b) == size {
+		return *b
+	}
+	return make([]byte, size)
 }
 
 func ignoreEOF(err error) error {

@@ -83,24 +83,6 @@ func sortFiles(files []File) {
 	})
 }
 
-// Databases returns the names of the databases of a target, sorted.
-func Databases(ctx context.Context, t Target) ([]string, error) {
-	objects, err := t.List(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	seen := make(map[string]bool)
-	var names []string
-	for _, o := range objects {
-		if name, _, ok := parseObject(o); ok && !seen[name] {
-			seen[name] = true
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 // newest returns the newest transaction of files, which may be out of reach.
 func newest(files []File) (n ltx.TXID) {
 	for _, f := range files {

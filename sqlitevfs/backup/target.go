@@ -17,8 +17,8 @@ import (
 type Target interface {
 	// List returns the objects whose names begin with a prefix, in any order.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Put stores an object, whole or not at all, and durably. An object of that name is replaced. stamp is the time of the
-	// newest commit in it.
+	// Put stores an object, whole or not at all, and durably. The error is fs.ErrExist if there is an object of that name; a
+	// store that cannot tell replaces it. stamp is the time of the newest commit in it.
 	Put(ctx context.Context, name string, body *io.SectionReader, stamp time.Time) error
 	// Get returns n bytes of an object from an offset on; n < 0 means the rest. The error is fs.ErrNotExist if there is
 	// no such object.
@@ -52,7 +52,10 @@ func (d Dir) List(ctx context.Context, prefix string) ([]Object, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || e.IsDir() || strings.HasSuffix(path, suffixNew) {
+		if err == nil && e.IsDir() && e.Name() == dirNew {
+			return fs.SkipDir
+		}
+		if err != nil || e.IsDir() {
 			return errors.Join(err, ctx.Err())
 		}
 		rel, err := filepath.Rel(string(d), path)
@@ -73,30 +76,20 @@ func (d Dir) List(ctx context.Context, prefix string) ([]Object, error) {
 	return all, err
 }
 
-// suffixNew ends the name of a file that is not an object yet. Litestream ignores it, too.
-const suffixNew = ".tmp"
+// dirNew has the files that are not objects yet.
+const dirNew = ".new"
 
 // Put implements Target.
 func (d Dir) Put(_ context.Context, name string, body *io.SectionReader, stamp time.Time) (err error) {
 	path := d.path(name)
-	f, err := os.OpenFile(path+suffixNew, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.mkdir(filepath.Dir(path)); err != nil {
-			return err
-		}
-		f, err = os.OpenFile(path+suffixNew, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	}
+	f, err := d.create()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(path + suffixNew)
-		}
-	}()
+	defer os.Remove(f.Name())
 	_, err = io.Copy(f, body)
 	if err == nil {
-		err = os.Chtimes(path+suffixNew, stamp, stamp)
+		err = os.Chtimes(f.Name(), stamp, stamp)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -104,10 +97,39 @@ func (d Dir) Put(_ context.Context, name string, body *io.SectionReader, stamp t
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+suffixNew, path); err != nil {
+	err = os.Link(f.Name(), path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = d.mkdir(filepath.Dir(path)); err == nil {
+			err = os.Link(f.Name(), path)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// create creates a file that is to be an object. tidy removes it if the process is killed before.
+func (d Dir) create() (*os.File, error) {
+	dir := d.path(dirNew)
+	f, err := os.CreateTemp(dir, "")
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	if err := d.mkdir(dir); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(dir, "")
+}
+
+// tidy removes what processes that were killed have left.
+func (d Dir) tidy() {
+	left, _ := os.ReadDir(d.path(dirNew))
+	for _, e := range left {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(filepath.Join(d.path(dirNew), e.Name()))
+		}
+	}
 }
 
 // mkdir creates a directory and those above it, durably.

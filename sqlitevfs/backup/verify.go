@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,6 +32,46 @@ func Look(ctx context.Context, t Target, database string) (Report, error) {
 		return Report{Name: database}, err
 	}
 	return look(database, files), nil
+}
+
+// Databases returns a Report of each database of a target, sorted by name. It lists the target, and reads no object.
+func Databases(ctx context.Context, t Target) ([]Report, error) {
+	objects, err := t.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	streams := make(map[string][]File)
+	for _, o := range objects {
+		if name, f, ok := parseObject(o); ok {
+			streams[name] = append(streams[name], f)
+		}
+	}
+	reports := make([]Report, 0, len(streams))
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		sortFiles(streams[name])
+		reports = append(reports, look(name, streams[name]))
+	}
+	return reports, nil
+}
+
+// Current reports whether the newest state that a target has of a database is that of a database file and its WAL. It
+// reads these whole. A database that is written meanwhile, or whose newest commit is younger than the interval of
+// its Backup, may seem to differ. A file with a hot rollback journal differs.
+func Current(ctx context.Context, t Target, database, path string) (bool, error) {
+	files, err := Files(ctx, t, database)
+	if err != nil {
+		return false, err
+	}
+	chain, err := plan(files)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", database, err)
+	}
+	want, err := tail(ctx, t, database, chain[len(chain)-1])
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", database, err)
+	}
+	b, err := readBase(path)
+	return err == nil && b.last().checksum() == want, err
 }
 
 func look(database string, files []File) Report {

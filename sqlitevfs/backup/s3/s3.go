@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -34,7 +35,8 @@ type Options struct {
 	// Credentials are asked for each request, and may change. Nil means the environment (AWS_ACCESS_KEY_ID and
 	// AWS_SECRET_ACCESS_KEY), ~/.aws/credentials, or the role of the machine.
 	Credentials *credentials.Credentials
-	// Timeout ends a request that takes longer, which is then repeated; 0 means a minute.
+	// Timeout ends a Put that takes longer, plus a second for each MiB, and a List or Get that brings nothing for so
+	// long; 0 means a minute.
 	Timeout time.Duration
 	// Encryption of the store is its own matter: set a default for the bucket.
 	Transport http.RoundTripper // nil means minio-go's
@@ -42,8 +44,9 @@ type Options struct {
 
 // Target is a prefix of a bucket. Its methods may be called concurrently.
 type Target struct {
-	client *minio.Client
-	o      Options
+	client   *minio.Client
+	o        Options
+	replaces atomic.Bool // the store has no conditional Put
 }
 
 var _ backup.Target = (*Target)(nil)
@@ -72,13 +75,13 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
 	o.Prefix = strings.Trim(o.Prefix, "/")
-	return &Target{c, o}, nil
+	return &Target{client: c, o: o}, nil
 }
 
 // Parse returns the target of a URL: s3://BUCKET/PREFIX, with the parameters endpoint (a URL) and region.
 func Parse(s string) (*Target, error) {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "s3" {
+	if err != nil || u.Scheme != "s3" || u.Host == "" {
 		return nil, fmt.Errorf("s3: %q is not s3://BUCKET/PREFIX?endpoint=URL&region=NAME: %w", s, errors.Join(err, fs.ErrInvalid))
 	}
 	o := Options{Bucket: u.Host, Prefix: u.Path, Region: u.Query().Get("region")}
@@ -94,25 +97,54 @@ func Parse(s string) (*Target, error) {
 
 func (t *Target) key(name string) string { return strings.TrimPrefix(t.o.Prefix+"/"+name, "/") }
 
+// remedies are what to do about answers of a store, by their codes.
+var remedies = map[string]string{
+	"NoSuchBucket":          "create the bucket, or name another",
+	"AccessDenied":          "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to credentials that may list, read, write and delete objects of the bucket",
+	"InvalidAccessKeyId":    "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+	"SignatureDoesNotMatch": "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+	"ExpiredToken":          "renew the credentials",
+	"RequestTimeTooSkewed":  "set this machine's clock",
+	"PermanentRedirect":     "name the region of the bucket",
+
+	"AuthorizationHeaderMalformed": "name the region of the bucket",
+}
+
 // failure returns an error as the interface defines it.
 func failure(err error) error {
-	if r := minio.ToErrorResponse(err); r.Code == "NoSuchKey" || r.StatusCode == http.StatusNotFound && r.Code != "NoSuchBucket" {
+	if err == nil {
+		return nil
+	}
+	r := minio.ToErrorResponse(err)
+	remedy := remedies[r.Code]
+	switch {
+	case remedy != "":
+		return fmt.Errorf("s3: %w (%s): %s", err, r.Code, remedy)
+	case r.Code == "NoSuchKey" || r.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("s3: %w: %w", fs.ErrNotExist, err)
 	}
-	if err != nil {
-		return fmt.Errorf("s3: %w", err)
-	}
-	return nil
+	return fmt.Errorf("s3: %w", err)
+}
+
+// errStalled is the error of an answer that has stopped.
+var errStalled = errors.New("s3: the store has sent nothing for Options.Timeout")
+
+// watch returns a context that ends when a timer does, which has begun.
+func (t *Target) watch(ctx context.Context) (context.Context, *time.Timer, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, time.AfterFunc(t.o.Timeout, func() { cancel(errStalled) }), cancel
 }
 
 // List implements backup.Target.
 func (t *Target) List(ctx context.Context, prefix string) ([]backup.Object, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the listing
-	defer cancel()
+	ctx, stalled, cancel := t.watch(ctx)
+	defer cancel(nil)
+	defer stalled.Stop()
 	var all []backup.Object
 	for o := range t.client.ListObjectsIter(ctx, t.o.Bucket, minio.ListObjectsOptions{Prefix: t.key(prefix), Recursive: true}) {
+		stalled.Reset(t.o.Timeout)
 		if o.Err != nil {
-			return nil, failure(o.Err)
+			return nil, failure(because(ctx, o.Err))
 		}
 		name := o.Key
 		if t.o.Prefix != "" {
@@ -120,7 +152,15 @@ func (t *Target) List(ctx context.Context, prefix string) ([]backup.Object, erro
 		}
 		all = append(all, backup.Object{Name: name, Size: o.Size, Time: o.LastModified})
 	}
-	return all, ctx.Err()
+	return all, because(ctx, ctx.Err())
+}
+
+// because adds the cause to the error of a context that has ended.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // stampKey is where Litestream has the time of a file's newest commit.
@@ -130,10 +170,22 @@ const stampKey = "litestream-timestamp"
 func (t *Target) Put(ctx context.Context, name string, body *io.SectionReader, stamp time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout+time.Duration(body.Size()>>20)*time.Second)
 	defer cancel()
-	_, err := t.client.PutObject(ctx, t.o.Bucket, t.key(name), body, body.Size(), minio.PutObjectOptions{
+	o := minio.PutObjectOptions{
 		ContentType:  "application/octet-stream",
 		UserMetadata: map[string]string{stampKey: stamp.UTC().Format(time.RFC3339Nano)},
-	})
+	}
+	if !t.replaces.Load() {
+		o.SetMatchETagExcept("*")
+	}
+	_, err := t.client.PutObject(ctx, t.o.Bucket, t.key(name), body, body.Size(), o)
+	switch r := minio.ToErrorResponse(err); {
+	case err == nil:
+		return nil
+	case r.StatusCode == http.StatusPreconditionFailed || r.StatusCode == http.StatusConflict:
+		return fmt.Errorf("s3: %w: %w", fs.ErrExist, err)
+	case r.StatusCode == http.StatusNotImplemented && !t.replaces.Swap(true):
+		return t.Put(ctx, name, body, stamp)
+	}
 	return failure(err)
 }
 
@@ -149,12 +201,41 @@ func (t *Target) Get(ctx context.Context, name string, off, n int64) (io.ReadClo
 			return nil, err
 		}
 	}
+	ctx, stalled, cancel := t.watch(ctx)
+	defer stalled.Stop()
 	c := minio.Core{Client: t.client}
 	r, _, _, err := c.GetObject(ctx, t.o.Bucket, t.key(name), o)
 	if err != nil {
-		return nil, failure(err)
+		defer cancel(nil)
+		return nil, failure(because(ctx, err))
 	}
-	return r, nil
+	return &body{r, t, ctx, stalled, cancel}, nil
+}
+
+// body is the body of an answer. Only a Read that waits can stall.
+type body struct {
+	io.ReadCloser
+	t       *Target
+	ctx     context.Context
+	stalled *time.Timer
+	cancel  context.CancelCauseFunc
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.stalled.Reset(b.t.o.Timeout)
+	n, err := b.ReadCloser.Read(p)
+	b.stalled.Stop()
+	if err != io.EOF {
+		err = because(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 // Delete implements backup.Target.

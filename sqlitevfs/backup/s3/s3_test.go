@@ -6,12 +6,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,6 +140,77 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%d failures", stats.Failures)
 			}
 		})
+	}
+}
+
+// TestStalledAnswer reads from a store that stops in the middle of an object and of a listing. Both end, with the reason. A
+// reader that pauses for longer loses nothing.
+// Promise: sqlitevfs/backup-store-fails
+func TestStalledAnswer(t *testing.T) {
+	const size = 8 << 20 // more than the sockets take
+	stall := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		part := size / 2
+		if r.URL.Path == "/bucket/whole" {
+			part = size
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		w.Header().Set("ETag", `"x"`)
+		w.Write(make([]byte, part))
+		w.(http.Flusher).Flush()
+		if part < size {
+			<-stall
+		}
+	}))
+	defer server.Close()
+	defer close(stall)
+	to, err := New(Options{
+		Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "bucket", Insecure: true, Region: "us-east-1",
+		Credentials: credentials.NewStaticV4("id", "secret", ""), Timeout: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := to.Get(t.Context(), "stalls", 0, -1)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+		r.Close()
+	}
+	if !errors.Is(err, errStalled) {
+		t.Errorf("Get: %v", err)
+	}
+	if _, err := to.List(t.Context(), "x"); !errors.Is(err, errStalled) {
+		t.Errorf("List: %v", err)
+	}
+	to.o.Timeout = 50 * time.Millisecond
+	if r, err = to.Get(t.Context(), "whole", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	<-time.After(2 * to.o.Timeout) // the pause
+	if n, err := io.Copy(io.Discard, r); n != size || err != nil {
+		t.Errorf("read %d bytes after a pause: %v", n, err)
+	}
+}
+
+// TestRemedies asks stores that refuse. The error names what to do.
+func TestRemedies(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for code, remedy := range remedies {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>no</Message></Error>", code)
+		}))
+		to, err := Parse("s3://bucket/x?region=us-east-1&endpoint=" + server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.List(t.Context(), ""); err == nil || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("%s: %v", code, err)
+		}
+		server.Close()
 	}
 }
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+//go:build linux
+
+// Command bench measures a backup of many SQLite databases:
+//
+//	bench busy -dbs 64 -target /dev/shm     commits with and without a backup, in turns
+//	bench idle -dbs 10000                   memory, descriptors and processor time of a backup without commits
+//	bench litestream -dbs 500 -exe PROGRAM  the same of Litestream
+//	bench wake -dbs 10000                   opening, using and closing databases
+//
+// Each makes its databases in a new directory below -dir.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "github.com/ncruces/go-sqlite3/driver"
+
+	_ "github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/backup"
+)
+
+// options are set by the command line.
+type options struct {
+	dir, target, vfs, exe, profile string
+	dbs, turns                     int
+	turn                           time.Duration
+	interval                       time.Duration
+}
+
+func main() {
+	log.SetFlags(0)
+	var o options
+	f := flag.CommandLine
+	f.StringVar(&o.dir, "dir", "/var/tmp", "where the databases are made")
+	f.StringVar(&o.target, "target", "", "where the target is made; default: -dir")
+	f.StringVar(&o.vfs, "vfs", "ringside-log", "the VFS")
+	f.StringVar(&o.exe, "exe", "litestream", "Litestream's program")
+	f.StringVar(&o.profile, "profile", "", "write a profile of the turns with a backup to this file")
+	f.IntVar(&o.dbs, "dbs", 64, "databases")
+	f.IntVar(&o.turns, "turns", 5, "pairs of turns")
+	f.DurationVar(&o.turn, "turn", 4*time.Second, "how long a turn is")
+	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
+	if len(os.Args) < 2 {
+		log.Fatal("usage: bench busy|idle|litestream|wake [FLAGS]")
+	}
+	_ = f.Parse(os.Args[2:])
+	dir, err := os.MkdirTemp(o.dir, "backup-bench-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	o.dir = dir
+	target, err := os.MkdirTemp(o.target, "backup-bench-target-")
+	if o.target == "" {
+		target, err = filepath.Join(dir, "target"), os.Mkdir(filepath.Join(dir, "target"), 0o700)
+	}
+	o.target = target
+	run := map[string]func(options) error{"busy": busy, "idle": idle, "litestream": litestream, "wake": wake}[os.Args[1]]
+	switch {
+	case err != nil:
+	case run == nil:
+		err = fmt.Errorf("%q: must be busy, idle, litestream or wake", os.Args[1])
+	default:
+		err = run(o)
+	}
+	_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(target)
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func (o options) data() string { return filepath.Join(o.dir, "data") }
+
+func (o options) path(i int) string { return filepath.Join(o.data(), fmt.Sprintf("t%05d.db", i)) }
+
+// create makes the databases as copies of one.
+func (o options) create() error {
+	if err := os.Mkdir(o.data(), 0o700); err != nil {
+		return err
+	}
+	db, err := o.open(0)
+	if err != nil {
+		return err
+	}
+	if _, err := db.Exec(`CREATE TABLE t(id INTEGER PRIMARY KEY, body);
+		WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100) INSERT INTO t SELECT i, randomblob(500) FROM n`); err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(o.path(0))
+	for i := 1; i < o.dbs && err == nil; i++ {
+		err = os.WriteFile(o.path(i), content, 0o600)
+	}
+	return err
+}
+
+func (o options) open(i int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite3", "file:"+o.path(i)+"?vfs="+o.vfs+
+		"&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
+}
+
+func (o options) start() (*backup.Backup, error) {
+	return backup.Start(backup.Options{
+		Dir: o.data(), Target: backup.Dir(o.target), Interval: o.interval, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+}
+
+// idle measures a backup of databases that do not commit.
+func idle(o options) error {
+	if err := o.create(); err != nil {
+		return err
+	}
+	report("before", cpuTime(), time.Now())
+	for _, state := range []string{"target empty", "target has all"} {
+		begin := time.Now()
+		b, err := o.start()
+		if err == nil {
+			err = b.Sync(context.Background())
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%d databases, %s: started in %.2f s, %+v\n", o.dbs, state, time.Since(begin).Seconds(), b.Stats())
+		for _, open := range []int{0, min(200, o.dbs)} {
+			dbs := make([]*sql.DB, open)
+			for i := range dbs {
+				if dbs[i], err = o.open(i); err == nil {
+					_, err = dbs[i].Exec("UPDATE t SET body = randomblob(500) WHERE id = 7")
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if err := b.Sync(context.Background()); err != nil {
+				return err
+			}
+			runtime.GC()
+			cpu, since := cpuTime(), time.Now()
+			time.Sleep(o.turn)
+			report(fmt.Sprintf("%s, %d open", state, open), cpu, since)
+			for _, db := range dbs {
+				db.Close()
+			}
+		}
+		if err := b.Shutdown(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func report(what string, cpu time.Duration, since time.Time) {
+	rss, fds := process("self")
+	used := 100 * (cpuTime() - cpu).Seconds() / max(time.Since(since).Seconds(), 1e-9)
+	fmt.Printf("%-28s RSS %d MB, %d descriptors, %d goroutines, %.2f %% of a processor\n", what, rss, fds, runtime.NumGoroutine(), used)
+}
+
+// process returns the resident memory in MB and the descriptors of a process.
+func process(pid string) (rss, fds int) {
+	status, _ := os.ReadFile("/proc/" + pid + "/status")
+	if _, rest, ok := strings.Cut(string(status), "VmRSS:"); ok {
+		kb, _ := strconv.Atoi(strings.Fields(rest)[0])
+		rss = kb >> 10
+	}
+	entries, _ := os.ReadDir("/proc/" + pid + "/fd")
+	return rss, len(entries)
+}
+
+// profiled runs fn, and writes a profile of it if one is wanted.
+func (o options) profiled(fn func() error) error {
+	if o.profile == "" {
+		return fn()
+	}
+	f, err := os.Create(o.profile)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return fn()
+}

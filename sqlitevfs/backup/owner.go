@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrTaken is the error of a Backup after another one has begun to write to its target. It stores and removes nothing more.
+// The other Backup makes snapshots of the databases whose state is not that of the target.
+var ErrTaken = errors.New("backup: another Backup writes to the target: close one of them, or give each its own directory or prefix")
+
+// ownerPrefix begins the names of the objects by which Backups know of each other.
+const ownerPrefix = ".ringside-backup/"
+
+// ownerCheck is how often a Backup looks whether it is the owner of its target still. It costs a request.
+const ownerCheck = 5 * time.Second
+
+// owner is the right to write to the target. Each Backup creates an object with a higher number than those before it, and
+// the one with the highest number is the owner. Its first request waits until the former one has noticed,
+// unless that was closed, or was a process of this machine that has ended.
+type owner struct {
+	check  time.Duration
+	mu     sync.Mutex
+	number uint64    // of the object; 0: there is none yet
+	at     time.Time // when it was the highest
+	lock   io.Closer // of the directory, while this process lives; nil: another process has it
+	err    error     // ErrTaken
+}
+
+// own returns an error if the Backup may not write to the target.
+func (b *Backup) own(ctx context.Context) error {
+	o := &b.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil || o.number != 0 && time.Since(o.at) < o.check {
+		return o.err
+	}
+	began := time.Now()
+	b.counts.requests.Add(1)
+	others, err := b.target.List(ctx, ownerPrefix)
+	if err != nil {
+		return &targetError{err}
+	}
+	highest, object := newestOwner(others)
+	switch {
+	case o.number == 0:
+		err = b.take(ctx, highest, object, others)
+	case highest > o.number:
+		o.err = fmt.Errorf("%w (%s)", ErrTaken, object)
+		err = o.err
+		b.log.Error("backup: nothing more is stored", "error", err)
+	}
+	if err == nil {
+		o.at = began
+	}
+	return err
+}
+
+// doubt has the next call of own look at the target.
+func (o *owner) doubt() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.at = time.Time{}
+}
+
+func newestOwner(all []Object) (highest uint64, name string) {
+	for _, a := range all {
+		if n, err := strconv.ParseUint(path.Base(a.Name), 10, 64); err == nil && n > highest {
+			highest, name = n, a.Name
+		}
+	}
+	return highest, name
+}
+
+// take makes the Backup the owner after the one with a number, 0 if there is none. The caller holds the mutex.
+func (b *Backup) take(ctx context.Context, former uint64, object string, others []Object) error {
+	o := &b.owner
+	if o.lock == nil {
+		o.lock, _ = lockDir(b.dir)
+	}
+	if d, ok := b.target.(Dir); ok {
+		d.tidy()
+	}
+	id := b.identity()
+	ended := former == 0
+	if !ended && o.lock != nil {
+		was, err := b.read(ctx, object)
+		if err != nil {
+			return err
+		}
+		ended = string(was) == id
+	}
+	b.counts.requests.Add(1)
+	name := fmt.Sprintf("%s%020d", ownerPrefix, former+1)
+	if err := b.target.Put(ctx, name, io.NewSectionReader(strings.NewReader(id), 0, int64(len(id))), time.Now()); err != nil {
+		return &targetError{err}
+	}
+	if !ended {
+		b.log.Warn("backup: waits until another Backup of the target has noticed", "former", object, "wait", 2*o.check)
+		select {
+		case <-time.After(2 * o.check):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	o.number = former + 1
+	if len(others) > 0 {
+		names := make([]string, len(others))
+		for i, a := range others {
+			names[i] = a.Name
+		}
+		b.counts.requests.Add(1)
+		_ = b.target.Delete(ctx, names...) // the next owner tries again
+	}
+	return nil
+}
+
+// identity tells a directory of a machine from others.
+func (b *Backup) identity() string {
+	host, _ := os.Hostname()
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return fmt.Sprintf("%s %s %s", host, bytes.TrimSpace(boot), b.dir)
+}
+
+// resign removes the object of the owner, so that the next one need not wait.
+func (b *Backup) resign() {
+	o := &b.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.number != 0 && o.err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = b.target.Delete(ctx, fmt.Sprintf("%s%020d", ownerPrefix, o.number))
+	}
+	if o.lock != nil {
+		o.lock.Close()
+	}
+}
+
+// read returns an object of the target.
+func (b *Backup) read(ctx context.Context, name string) ([]byte, error) {
+	b.counts.requests.Add(1)
+	r, err := b.target.Get(ctx, name, 0, -1)
+	if err != nil {
+		return nil, &targetError{err}
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+// has reports whether the target has an object with this content: a Put whose answer was lost.
+func (b *Backup) has(ctx context.Context, name string, body *io.SectionReader) (bool, error) {
+	was, err := b.read(ctx, name)
+	if err != nil || int64(len(was)) != body.Size() {
+		return false, err
+	}
+	want, err := io.ReadAll(io.NewSectionReader(body, 0, body.Size()))
+	return bytes.Equal(was, want), err
+}

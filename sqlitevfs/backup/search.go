@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringside-io/ringside/sqlitevfs"
+)
+
+// search compares the databases of the directory that are not open with the target, and has what it lacks stored. It
+// repeats what the target refuses.
+func (b *Backup) search() {
+	for tries := 1; ; tries++ {
+		err := b.searchOnce()
+		b.mu.Lock()
+		if err == nil || b.ctx.Err() != nil {
+			b.looked = true
+			b.done.Broadcast()
+			b.mu.Unlock()
+			return
+		}
+		if b.failed = err; tries == 1 {
+			b.log.Warn("backup: the databases that are not open wait for the target", "error", err)
+		}
+		b.counts.failures.Add(1)
+		b.mu.Unlock()
+		select {
+		case <-b.ctx.Done():
+		case <-time.After(retry(tries)):
+		}
+	}
+}
+
+func (b *Backup) searchOnce() error {
+	b.counts.requests.Add(1)
+	all, err := Databases(b.ctx, b.target)
+	if err != nil {
+		return err
+	}
+	stored := make(map[string]time.Time)
+	for _, r := range all {
+		if len(r.Problems) == 0 {
+			stored[r.Name] = r.Last
+		}
+	}
+	var adopted sync.WaitGroup
+	places := make(chan struct{}, max(1, b.opts.Parallel/2)) // the others are for commits
+	err = filepath.WalkDir(b.dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // removed meanwhile
+		case err != nil:
+			b.log.Warn("backup: databases below a directory are not found", "path", path, "error", err)
+			return fs.SkipDir
+		case b.ctx.Err() != nil:
+			return b.ctx.Err()
+		case e.IsDir():
+			b.replay(path)
+			return nil
+		}
+		rel, err := filepath.Rel(b.dir, path)
+		if err != nil || !e.Type().IsRegular() || isTemporary(e.Name()) || !isDatabase(path) {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if last, ok := stored[name]; ok && !changedSince(path, last) {
+			return nil
+		}
+		if d, known := b.named(name, path); !known {
+			places <- struct{}{}
+			adopted.Go(func() {
+				b.adopt(d)
+				<-places
+			})
+		}
+		return nil
+	})
+	adopted.Wait()
+	return err
+}
+
+// replay writes the commits of a log that a crash has left into the databases, as opening one of them does.
+func (b *Backup) replay(dir string) {
+	if r, err := sqlitevfs.InspectLog(dir); err != nil || r.Missing == 0 || r.InUse {
+		return
+	}
+	if _, err := sqlitevfs.ReplayLog(dir); err != nil {
+		b.log.Warn("backup: the log of a directory has commits that its databases lack", "path", dir, "error", err)
+	}
+}
+
+// adopt has a database compared that was not open when it was found, and waits until that is done or has failed.
+func (b *Backup) adopt(d *database) {
+	d.mu.Lock()
+	d.adopted = true
+	first := d.waiting.CompareAndSwap(false, true)
+	if first {
+		d.note()
+	}
+	d.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if first {
+		b.add(d, queueFlush, 0)
+	}
+	for d.done == 0 && d.tries == 0 && b.ctx.Err() == nil {
+		b.done.Wait()
+	}
+}
+
+// clockStep is more than the resolution of the times of files.
+const clockStep = 100 * time.Millisecond
+
+// changedSince reports whether the files of a database may have changed after a time.
+func changedSince(path string, t time.Time) bool {
+	for _, suffix := range []string{"", "-wal"} {
+		info, err := os.Stat(path + suffix)
+		if err == nil && info.ModTime().After(t.Add(-clockStep)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTemporary reports whether a name is one of this package's own files.
+func isTemporary(name string) bool {
+	return strings.HasPrefix(name, scratchPrefix) || strings.HasSuffix(name, suffixNew)
+}
+
+// isDatabase reports whether a file begins as a database does, and has no rollback journal that is to be applied.
+func isDatabase(path string) bool {
+	var head [100]byte
+	if begins(path, head[:]) < len(head) {
+		return false
+	}
+	_, err := pageSizeOf(head[:])
+	var journal [len(journalMagic)]byte
+	return err == nil && (begins(path+"-journal", journal[:]) < len(journal) || string(journal[:]) != journalMagic)
+}
+
+const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+
+// begins reads the beginning of a file.
+func begins(path string, p []byte) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	n, _ := f.ReadAt(p, 0)
+	return n
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package backup
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestFindsDatabases starts a Backup beside databases that nothing opens. The target gets those that it lacks, with the
+// commits that only their WAL has, and those that have changed since they were stored; the others are not read.
+// Promise: sqlitevfs/backup-finds-databases
+func TestFindsDatabases(t *testing.T) {
+	dir, to := t.TempDir(), newMemory()
+	commits := map[string]int{}
+	change := func(name string, keepWAL bool) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		db := open(t, path, modes[2])
+		for range 3 {
+			if err := commit(db, commits[name]); err != nil {
+				t.Fatal(err)
+			}
+			commits[name]++
+		}
+		if keepWAL { // as a kill leaves it
+			copied := t.TempDir()
+			if err := os.CopyFS(copied, os.DirFS(filepath.Dir(path))); err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			for _, suffix := range []string{"", "-wal"} {
+				p, err := os.ReadFile(filepath.Join(copied, filepath.Base(path)+suffix))
+				if err == nil {
+					err = os.WriteFile(path+suffix, p, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		db.Close()
+	}
+	stored := func() {
+		t.Helper()
+		b := start(t, dir, to, nil)
+		synced(t, b)
+		b.Close()
+		for name, n := range commits {
+			if got, _ := content(t, restored(t, to, name)); got != n {
+				t.Errorf("%s: restored %d commits of %d", name, got, n)
+			}
+		}
+	}
+	change("a.db", false)
+	change("sub/b.db", true)
+	if err := os.WriteFile(filepath.Join(dir, "no.db"), make([]byte, 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stored()
+	change("a.db", true)
+	change("sub/b.db", false)
+	change("new.db", true)
+	stored()
+	if n := count(t, to, "a.db", levelSnapshot); n != 1 {
+		t.Errorf("%d snapshots of a.db: the stream was not continued", n)
+	}
+
+	old := time.Now().Add(-time.Hour)
+	for name := range commits {
+		for _, suffix := range []string{"", "-wal"} {
+			if err := os.Chtimes(filepath.Join(dir, name+suffix), old, old); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	calls := 0
+	to.hook = func(string) error { calls++; return nil }
+	b := start(t, dir, to, nil)
+	synced(t, b)
+	if calls > 2 { // before and after List
+		t.Errorf("%d calls of the target for databases that have not changed", calls)
+	}
+	if s := b.Stats(); s.Databases != 0 {
+		t.Errorf("%d databases have a state in memory", s.Databases)
+	}
+}
+
+// TestHotJournalIsNotStored starts a Backup beside a database that a transaction was writing when its process ended. Its
+// file is not a state of the database.
+func TestHotJournalIsNotStored(t *testing.T) {
+	dir, to := t.TempDir(), newMemory()
+	path := filepath.Join(dir, "a.db")
+	db := open(t, path, modes[5])
+	db.Close()
+	if err := os.WriteFile(path+"-journal", []byte(journalMagic+"rest"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synced(t, start(t, dir, to, nil))
+	if len(to.all) > 0 {
+		t.Errorf("it was stored: %d objects", len(to.all))
+	}
+}
