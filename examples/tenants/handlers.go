@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/backup"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -24,6 +25,7 @@ type stats struct {
 	Open    int             `json:"open"`    // databases
 	Threads int             `json:"threads"` // of the operating system
 	SQLite  sqlitevfs.Stats `json:"sqlite"`
+	Backup  *backup.Stats   `json:"backup,omitempty"`
 }
 
 func (s *service) routes() http.Handler {
@@ -94,7 +96,12 @@ func (s *service) count(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) stats(w http.ResponseWriter, _ *http.Request) {
 	name, reason := unet.Backend()
-	answer(w, http.StatusOK, stats{s.vfs, name, reason, s.store.opened(), threads(), sqlitevfs.Total()})
+	all := stats{s.vfs, name, reason, s.store.opened(), threads(), sqlitevfs.Total(), nil}
+	if s.saving != nil {
+		saved := s.saving.Stats()
+		all.Backup = &saved
+	}
+	answer(w, http.StatusOK, all)
 }
 
 // do calls work with the database of the request's tenant.

@@ -7,6 +7,8 @@
 //	go run ./examples/tenants                             serve on 127.0.0.1:8080
 //	go run ./examples/tenants -vfs ringside-log -for 5s   serve, run a load, print the result
 //	go run ./examples/tenants -compare                    the default VFS and ringside-log in turn
+//	go run ./examples/tenants -dir data -backup saved     serve, and back up each commit to a directory
+//	go run ./examples/tenants -dir new -restore saved     serve what the backup has
 //
 //	curl -d hello 127.0.0.1:8080/tenants/alice/items      store an item: {"id":1}
 //	curl 127.0.0.1:8080/tenants/alice/items/1             fetch it
@@ -39,6 +41,7 @@ import (
 type options struct {
 	config
 	load    load
+	restore string
 	compare bool
 	pairs   int
 	stdin   bool
@@ -69,6 +72,8 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	f.StringVar(&o.dir, "dir", "", "`directory` of the databases (default: one in $TMPDIR, else /var/tmp, that is removed at the end; a load makes one below it)")
 	f.StringVar(&o.vfs, "vfs", "ringside-log", "the VFS: default, or one of package sqlitevfs")
 	f.IntVar(&o.open, "open", 256, "how many databases are open at a time")
+	f.StringVar(&o.backup, "backup", "", "back up each commit to this `directory`, which is made if it is missing")
+	f.StringVar(&o.restore, "restore", "", "first restore all databases of the backup in this `directory`")
 	f.DurationVar(&o.load.span, "for", 0, "put the service, in a process of its own, under load for so long")
 	f.BoolVar(&o.compare, "compare", false, "measure the default VFS and -vfs in turn")
 	f.IntVar(&o.pairs, "pairs", 5, "how often -compare measures each")
@@ -104,6 +109,8 @@ func (o *options) check(rest int) error {
 		return errors.New("-reads must be between 0 and 99")
 	case l.span < 0:
 		return errors.New("-for must not be negative")
+	case o.restore != "" && l.span > 0:
+		return errors.New("-restore does not go with -for and -compare, which use new databases")
 	}
 	return checkVFS(o.vfs)
 }
@@ -133,6 +140,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
 		}()
+	}
+	if o.restore != "" {
+		if err := restore(ctx, o.restore, o.dir); err != nil {
+			return err
+		}
 	}
 	s, err := listen(o.config)
 	if err != nil {

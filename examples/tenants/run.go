@@ -89,7 +89,7 @@ func start(ctx context.Context, c config) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-stdin", "-addr", "127.0.0.1:0", "-dir", c.dir, "-vfs", c.vfs, "-open", strconv.Itoa(c.open))
+	cmd := exec.CommandContext(ctx, self, "-stdin", "-addr", "127.0.0.1:0", "-dir", c.dir, "-vfs", c.vfs, "-open", strconv.Itoa(c.open), "-backup", c.backup)
 	// It ends with its standard input, also when this process dies.
 	in, err := cmd.StdinPipe()
 	if err != nil {

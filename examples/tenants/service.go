@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ringside-io/ringside/sqlitevfs/backup"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -27,6 +28,7 @@ const (
 // config configures a service.
 type config struct {
 	addr, dir, vfs string
+	backup         string // a directory for the backup; "" means none
 	open           int
 	ending         time.Duration // how long the end may take; 0 means the usual time
 }
@@ -35,6 +37,7 @@ type config struct {
 type service struct {
 	config
 	store  *store
+	saving *backup.Backup // nil without one
 	http   *http.Server
 	l      net.Listener
 	cancel context.CancelFunc // of all requests
@@ -46,12 +49,18 @@ func listen(c config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := unet.Listen("tcp", c.addr)
+	saving, err := startBackup(c)
 	if err != nil {
 		_ = store.close(0) // nothing is open
 		return nil, err
 	}
-	s := &service{config: c, store: store, l: l}
+	l, err := unet.Listen("tcp", c.addr)
+	if err != nil {
+		endBackup(saving, 0)
+		_ = store.close(0)
+		return nil, err
+	}
+	s := &service{config: c, store: store, saving: saving, l: l}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.http = &http.Server{
@@ -96,6 +105,7 @@ func (s *service) run(ctx context.Context) error {
 		// Acknowledged commits are durable, as after a crash.
 		log.Printf("%d databases could not be closed in time: the next start recovers them", left)
 	}
+	endBackup(s.saving, ending-time.Since(begin))
 	return err
 }
 

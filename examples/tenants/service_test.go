@@ -91,6 +91,30 @@ func TestItemsSurviveARestart(t *testing.T) {
 	}
 }
 
+// Acknowledged items are in the backup when the service has ended, and are served from a restored directory.
+func TestBackupIsRestored(t *testing.T) {
+	c := config{dir: t.TempDir(), backup: filepath.Join(t.TempDir(), "saved")}
+	k, end := serve(t, c)
+	for i := range 20 {
+		want(t, k, "POST", fmt.Sprintf("/tenants/t%d/items", i%3), fmt.Sprint("item ", i), 201, "")
+	}
+	end()
+	for range 2 { // the second start continues the streams
+		dir := t.TempDir()
+		if err := restore(t.Context(), c.backup, dir); err != nil {
+			t.Fatal(err)
+		}
+		k, end = serve(t, config{dir: dir, backup: c.backup})
+		want(t, k, "GET", "/tenants/t0", "", 200, "")
+		want(t, k, "GET", "/tenants/t2/items/6", "", 200, "item 17")
+		want(t, k, "POST", "/tenants/t0/items", "more", 201, "")
+		end()
+		if err := restore(t.Context(), c.backup, dir); !errors.Is(err, os.ErrExist) {
+			t.Errorf("restored over databases: %v", err)
+		}
+	}
+}
+
 // A client that ends in the middle of an item is told so, and is no error of the service.
 func TestItemThatDoesNotArrive(t *testing.T) {
 	var logged bytes.Buffer
