@@ -182,10 +182,11 @@ func rewriteFrames(f vfs.File, end int64) (err error) {
 	return nil
 }
 
-// cutOff makes the frames from an offset on invalid. Without it they are the frames of a commit that may be there or not.
+// cutOff removes the frames from an offset on, which are those of a commit that may be there or not. Ext4 loses what is
+// written and synced again to blocks that were allocated for a write which failed, so later frames need other blocks.
 func (f *file) cutOff(end int64) {
 	if size, err := f.File.Size(); err == nil && size > end {
-		_, _ = f.File.WriteAt(make([]byte, min(size-end, frameHeaderSize)), end)
+		_ = f.File.Truncate(end)
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 // work is a workload of one process, with everything that its judge needs. Fields are exported for
 // JSON.
 type work struct {
-	Kind string // "sqlite", "appendlog", "file" or "failure"
+	Kind string // "sqlite", "appendlog", "pebble", "file" or "failure"
 	Dir  string
 	Seed uint64
 
@@ -45,6 +45,11 @@ type work struct {
 	PageSize int
 	Omit     string // a seeded bug, what is not synced: "journal", "wal" or "db"
 
+	// Fail is a name and the number of its commit, which contains marker: a write of it fails. The
+	// program then opens the database again and makes Commits more; with Dies another process does.
+	Fail string
+	Dies bool
+
 	// Sync is how files are synced. "" is Sync of ufile.File; the others are "syncfs",
 	// "syncfs+fdatasync" and "none".
 	Sync string
@@ -57,6 +62,8 @@ func (w work) run(acked func(name string, n int)) error {
 	switch w.Kind {
 	case "appendlog":
 		return w.runLog(acked)
+	case "pebble":
+		return w.runPebble(acked)
 	case "file":
 		return w.runFiles(acked)
 	case "failure":
@@ -70,6 +77,8 @@ func (w work) judge(q question) error {
 	switch w.Kind {
 	case "appendlog":
 		return w.judgeLog(q)
+	case "pebble":
+		return w.judgePebble(q)
 	case "file":
 		return w.judgeFiles(q)
 	}
@@ -116,7 +125,7 @@ func (w work) runSQLite(acked func(name string, n int)) error {
 		for j, level := range w.Levels {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(w.Seed, uint64(i)<<8|uint64(j)))
-				if err := w.connection(w.Names[i:i+step], vfsName, level, rng, acked); err != nil {
+				if err := w.lives(w.Names[i:i+step], vfsName, level, rng, acked); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					failed = errors.Join(failed, fmt.Errorf("%s at %s: %w", w.Names[i], level, err))
@@ -145,6 +154,20 @@ func (w work) setup(name, vfsName string) (err error) {
 		COMMIT`, cmp.Or(w.PageSize, 4096), w.Mode))
 }
 
+// lives is connection, and again after the failure that w asks for.
+func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) error {
+	err := w.connection(names, vfsName, level, rng, acked)
+	if w.Fail == "" || !errors.Is(err, sqlite3.IOERR) { // the write may have had blocks of several databases
+		return err
+	}
+	if w.Dies {
+		os.Exit(exitFailed)
+	}
+	acked(failed, 1)
+	w.Fail = ""
+	return w.connection(names, vfsName, level, rng, acked)
+}
+
 // connection makes its commits. Commits of a database are numbered in the order of their
 // transactions, across connections. So an acknowledgement of one commit covers those before it.
 func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) (err error) {
@@ -152,7 +175,11 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	defer func() {
+		if err == nil || !w.Dies { // a close would write the WAL into the database
+			err = errors.Join(err, c.Close())
+		}
+	}()
 	schemas := []string{"main", "other"}[:len(names)]
 	if len(names) == 2 {
 		if err := c.Exec("ATTACH 'file:" + w.path(names[1]) + "?vfs=" + vfsName + w.Params + "' AS other"); err != nil {
@@ -178,11 +205,15 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 		}
 		n++
 		for _, schema := range schemas {
-			if err := c.Exec(w.transaction(schema, n, rng)); err != nil {
+			sql := w.transaction(schema, n, rng)
+			if w.Fail == fmt.Sprint(names[0], " ", n) {
+				sql += fmt.Sprintf("UPDATE %s.b SET v=zeroblob(4000)||CAST('%s' AS BLOB) WHERE id=%d;", schema, marker, n)
+			}
+			if err := c.Exec(sql); err != nil {
 				return err
 			}
 		}
-		if rng.IntN(4) == 0 { // rolled back: pages may have been written already
+		if w.Fail == "" && rng.IntN(4) == 0 { // rolled back: pages may have been written already
 			if err := c.Exec("ROLLBACK"); err != nil {
 				return err
 			}
@@ -227,19 +258,19 @@ func number(c *sqlite3.Conn, sql string) (int, error) {
 	return n, s.Err()
 }
 
-// logged reports whether commits may be in a log, which stock SQLite does not read.
-func (w work) logged() bool { return w.VFS == sqlitevfs.NameLog && w.Mode == "WAL" }
+// usesLog reports whether commits may be in a log, which stock SQLite does not read.
+func (w work) usesLog() bool { return w.VFS == sqlitevfs.NameLog && w.Mode == "WAL" }
 
 func (w work) judgeSQLite(q question) error {
 	if q.Stock != "" {
 		s := q
-		if w.logged() {
+		if w.usesLog() {
 			s.Acked = nil // stock SQLite may miss the newest commits
 		}
 		if err := w.judgeAll(s, q.Stock); err != nil {
 			return fmt.Errorf("stock SQLite (%s) first: %w", q.Stock, err)
 		}
-		if w.logged() {
+		if w.usesLog() {
 			q.Acked = nil // which stock SQLite has overwritten when it closed the database
 		}
 	}
@@ -393,20 +424,42 @@ func (f *unsyncedFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
 
 // The durable log.
 
-// runLog appends from several goroutines, one for each name.
-func (w work) runLog(acked func(name string, n int)) (err error) {
+// runLog appends from several goroutines, one for each name, and again after the failure that w asks for.
+func (w work) runLog(acked func(name string, n int)) error {
+	err := w.appends(acked)
+	if w.Fail == "" || err == nil {
+		return err
+	}
+	if w.Dies {
+		os.Exit(exitFailed)
+	}
+	acked(failed, 1)
+	w.Fail = ""
+	return w.appends(acked)
+}
+
+// appends appends Commits records for each name, behind those that are there.
+func (w work) appends(acked func(name string, n int)) (err error) {
 	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	there, err := logged(l)
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(w.Names))
 	for i, name := range w.Names {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(w.Seed, uint64(i)))
-			for n := 1; n <= w.Commits; n++ {
-				if _, errs[i] = l.Append(record(name, n, rng.IntN(3000))); errs[i] != nil {
+			for n := there[name] + 1; n <= there[name]+w.Commits; n++ {
+				p := record(name, n, rng.IntN(3000))
+				if w.Fail == fmt.Sprint(name, " ", n) {
+					p = append(p[:len(record(name, n, 0))], marker...)
+				}
+				if _, errs[i] = l.Append(p); errs[i] != nil {
 					return
 				}
 				acked(name, n)
@@ -423,6 +476,29 @@ func record(name string, n, more int) []byte {
 	return append(p, bytes.Repeat([]byte{byte(n)}, more)...)
 }
 
+// logged returns the number of the last record of each name in a log.
+func logged(l *appendlog.Log) (map[string]int, error) {
+	found := map[string]int{}
+	for r, err := range l.Records(appendlog.Position{}) {
+		if err != nil {
+			return nil, err
+		}
+		var name string
+		var n int
+		if _, err := fmt.Sscan(string(r.Data[:min(len(r.Data), 40)]), &name, &n); err != nil {
+			return nil, fmt.Errorf("record %q: %w", r.Data[:min(len(r.Data), 40)], err)
+		}
+		if n != found[name]+1 {
+			return nil, fmt.Errorf("record %d of %s follows record %d", n, name, found[name])
+		}
+		if head := record(name, n, 0); !bytes.Equal(r.Data[len(head):], bytes.Repeat([]byte{byte(n)}, len(r.Data)-len(head))) && !bytes.HasSuffix(r.Data, []byte(marker)) {
+			return nil, fmt.Errorf("record %d of %s has wrong bytes", n, name)
+		}
+		found[name] = n
+	}
+	return found, nil
+}
+
 func (w work) judgeLog(q question) (err error) {
 	if _, err := os.Stat(w.path("log")); err != nil && len(q.Acked) == 0 {
 		return nil
@@ -432,26 +508,12 @@ func (w work) judgeLog(q question) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	found := map[string]int{}
-	for r, err := range l.Records(appendlog.Position{}) {
-		if err != nil {
-			return err
-		}
-		var name string
-		var n int
-		if _, err := fmt.Sscan(string(r.Data[:min(len(r.Data), 40)]), &name, &n); err != nil {
-			return fmt.Errorf("record %q: %w", r.Data[:min(len(r.Data), 40)], err)
-		}
-		if n != found[name]+1 {
-			return fmt.Errorf("record %d of %s follows record %d", n, name, found[name])
-		}
-		if head := record(name, n, 0); !bytes.Equal(r.Data[len(head):], bytes.Repeat([]byte{byte(n)}, len(r.Data)-len(head))) {
-			return fmt.Errorf("record %d of %s has wrong bytes", n, name)
-		}
-		found[name] = n
+	found, err := logged(l)
+	if err != nil {
+		return err
 	}
-	for name, n := range q.Acked {
-		if found[name] < n {
+	for _, name := range w.Names {
+		if n := q.Acked[name]; found[name] < n {
 			return fmt.Errorf("record %d of %s was acknowledged, the last that is there is %d", n, name, found[name])
 		}
 	}
