@@ -21,9 +21,6 @@ const (
 	library = "ringside" // its place among the standard library's packages
 )
 
-// errorName is how errors of ufile.File get the file's name, in pathError of file.go.
-const errorName = "f.f.Name()"
-
 // names are the import paths of the library's copy. Its x/sys is the one of the go command's own
 // source.
 var names = strings.NewReplacer(
@@ -94,9 +91,6 @@ func (b *builder) addLibrary() error {
 // rename makes a file of the library part of the standard library.
 func (b *builder) rename(text []byte) []byte {
 	s := names.Replace(string(text))
-	if b.options.Files { // below FD.Pread a File has no os.File, whose name its errors have
-		s = strings.ReplaceAll(s, errorName, "nameOf(f.f)")
-	}
 	if b.options.Fronts {
 		s = frontNames.Replace(s)
 	}

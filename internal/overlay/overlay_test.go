@@ -50,15 +50,6 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestErrorName checks that the names of errors are where the overlay replaces them: a File below
-// FD.Pread has none.
-func TestErrorName(t *testing.T) {
-	text, err := ringside.Source.ReadFile("ufile/file.go")
-	if err != nil || strings.Count(string(text), errorName) != 1 {
-		t.Errorf("ufile/file.go: %v, want one %q", err, errorName)
-	}
-}
-
 // TestOtherSource checks that a rule without a match is an error that names the toolchain.
 func TestOtherSource(t *testing.T) {
 	root := t.TempDir()
