@@ -150,6 +150,7 @@ CHAOS ?= 20m
 .PHONY: chaos
 chaos: ## the tests of ./replica in their full sizes, and seeds of faults on three machines for CHAOS (20m)
 	$(GO) test -count=1 -timeout 0 ./replica -long $(CHAOS)
+	$(GO) test -count=1 -timeout 60m ./sqlitevfs/backup -long
 
 .PHONY: nightly
 nightly: export RINGSIDE_LONG ?= 1
