@@ -43,7 +43,7 @@ var programs = []suite{
 	program("nats-server", "github.com/nats-io/nats-server/v2@v2.15.2", "./conf", "./test"),
 	program("restic", "github.com/restic/restic@v0.18.1", "./internal/backend/local", "./internal/fs", "./internal/repository").unused(),
 	program("syncthing", "github.com/syncthing/syncthing@v1.30.0", "./lib/fs", "./lib/scanner"),
-	program("distribution", "github.com/distribution/distribution/v3@v3.1.2", "./registry/storage/driver/filesystem"),
+	program("distribution", "github.com/distribution/distribution/v3@v3.1.2", "./registry/storage/driver/filesystem").unused(),
 	program("CoreDNS", "github.com/coredns/coredns@v1.15.0", "./core/dnsserver", "./plugin/forward", "./plugin/file"),
 	program("rclone", "github.com/rclone/rclone@v1.76.0", "./lib/file", "./lib/http", "./backend/local"),
 	program("hugo", "github.com/gohugoio/hugo@v0.152.2", "./hugofs", "./cache/filecache"),
