@@ -58,7 +58,7 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	defer func() { err = errors.Join(err, outputs.close()) }()
 	spoilers := hostinfo.Spoilers()
 	run, err := runMeasured(cmd, b)
-	err = outOfSpace(err)
+	err = outOfSpace(b, err)
 	if run != nil && slices.ContainsFunc(run.Claims(), func(c report.Claim) bool { return c.Kind == report.Open }) {
 		run.Notes = append(run.Notes, spoilers...)
 	}
@@ -109,8 +109,8 @@ func roomFor(b benchmark) error {
 }
 
 // outOfSpace adds the remedy to an error about a full device, quota or database. Errors of worker
-// processes are only text.
-func outOfSpace(err error) error {
+// processes are only text, and SQLite calls some of these an I/O error.
+func outOfSpace(b benchmark, err error) error {
 	if err == nil || strings.Contains(err.Error(), "--dir") {
 		return err
 	}
@@ -118,6 +118,10 @@ func outOfSpace(err error) error {
 		if strings.Contains(err.Error(), said) {
 			return fmt.Errorf("the device filled up during the run: %w: free some space, or choose another directory with --dir", err)
 		}
+	}
+	var full *datafile.SpaceError
+	if strings.Contains(err.Error(), "disk I/O error") && errors.As(roomFor(b), &full) {
+		return fmt.Errorf("the device filled up during the run: %w: %w", err, full)
 	}
 	return err
 }

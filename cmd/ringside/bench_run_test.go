@@ -75,7 +75,14 @@ func TestRoomIsCheckedFirst(t *testing.T) {
 		}
 	}
 	full := fmt.Errorf("append: %w", &measure.WorkerError{Said: "write /x: no space left on device"})
-	if err := outOfSpace(full); !errors.Is(err, full) || !strings.Contains(err.Error(), "choose another directory with --dir") {
+	if err := outOfSpace(&sqliteBench{}, full); !errors.Is(err, full) || !strings.Contains(err.Error(), "choose another directory with --dir") {
 		t.Errorf("%v", err)
+	}
+	said := errors.New("sqlite3: disk I/O error")
+	if err := outOfSpace(&greedy{dir: dir, bytes: 1 << 60}, said); !errors.Is(err, said) || !strings.Contains(err.Error(), "with --dir") {
+		t.Errorf("on a full device: %v", err)
+	}
+	if err := outOfSpace(&greedy{dir: dir, bytes: 4096}, said); err != said {
+		t.Errorf("with room: %v", err)
 	}
 }
