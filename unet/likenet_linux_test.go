@@ -505,3 +505,47 @@ func TestRawReadWaitsForMore(t *testing.T) {
 		}
 	})
 }
+
+// TestReadersRunInOrder writes to some connections, one after the other, while their readers wait. The
+// readers run in this order on one processor: if the one whose data came last ran first, what it causes
+// could overtake the others, such as the reader of an end of another connection.
+func TestReadersRunInOrder(t *testing.T) {
+	const readers, rounds = 4, 50
+	eachMode(t, func(t *testing.T, s *unet.System) {
+		if name, _ := s.Backend(); name == "net" {
+			t.Skip("the runtime runs the readers of package net in the reverse order")
+		}
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		ran := make(chan int, readers)
+		var peers []net.Conn
+		for i := range readers {
+			reader, peer := pair(t, s, "tcp")
+			peers = append(peers, peer)
+			go func() {
+				for p := make([]byte, 1); ; ran <- i {
+					if _, err := reader.Read(p); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		inOrder := 0
+		for range rounds {
+			for _, peer := range peers {
+				if _, err := peer.Write([]byte{1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var order []int
+			for range readers {
+				order = append(order, soon(t, "a reader", ran))
+			}
+			if slices.IsSorted(order) {
+				inOrder++
+			}
+		}
+		if inOrder < rounds/2 { // another program may take the processor between two writes
+			t.Errorf("the readers ran in order in %d rounds of %d", inOrder, rounds)
+		}
+	})
+}

@@ -265,8 +265,15 @@ func (l *loop) passLocked() int {
 	l.count.events.Add(uint64(n))
 	l.collect(l.events[:n])
 	l.receive()
+	if n > 1 {
+		keepOrder()
+	}
 	return n
 }
+
+// keepOrder lets the goroutines that were woken run in the order in which they were. The runtime
+// runs the goroutine that became runnable last first; now that is one that ends at once.
+func keepOrder() { go func() {}() }
 
 // collect updates the sockets of the events and gathers the receives of the
 // readers that wait.
