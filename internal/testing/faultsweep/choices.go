@@ -161,6 +161,7 @@ var Choices = map[string][]Choice{
 	"fdatasync":       append(Fails(syscall.EIO, syscall.ENOSPC), Passes(syscall.EINTR)...),
 	"clone":           Passes(syscall.EOPNOTSUPP, syscall.EXDEV, syscall.EINVAL, syscall.EIO, syscall.ENOSPC),
 	"open":            Passes(syscall.EMFILE, syscall.ENFILE, syscall.ENOENT, syscall.EPERM),
+	"close":           Fails(syscall.EIO, syscall.EINTR), // the descriptor is closed nevertheless
 	"lseek":           Passes(syscall.EINVAL, syscall.EIO),
 	"fcntl":           Passes(syscall.EPERM, syscall.ENOSYS),
 	"copy_file_range": append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.EXDEV, syscall.ENOSYS), short)...),
