@@ -75,7 +75,7 @@ type Claim struct {
 	Kind string `json:"kind"`
 	// Rate, CPU and P99 are ratios of the rate, of CPU time for each operation and of the 99th
 	// percentile of latency. CPU and P99 are zero if they are unknown. The mean latency of a closed
-	// loop is the inverse of the rate, and its median misleads.
+	// loop is the inverse of the rate, and its median misleads. P99 is unknown if callers starved.
 	Rate Interval `json:"rate"`
 	CPU  Interval `json:"cpu,omitzero"`
 	P99  Interval `json:"p99,omitzero"`
@@ -107,12 +107,28 @@ func (r *Run) Claims() []Claim {
 					continue
 				}
 				one.CPU, _ = c.interval(pair[0], pair[1], measure.CPUUsPerOp)
-				one.P99, _ = c.interval(pair[0], pair[1], measure.P99Us)
+				if !c.starves(pair[0]) && !c.starves(pair[1]) {
+					one.P99, _ = c.interval(pair[0], pair[1], measure.P99Us)
+				}
 				out = append(out, one)
 			}
 		}
 	}
 	return judged(out)
+}
+
+// starves reports whether the 99th percentile of latency is below the mean, which is the number of callers
+// divided by the rate. Then few callers do all that ends, while others wait for longer than the measurement.
+func (c Cell) starves(s Series) bool {
+	callers := 1.0
+	for _, param := range []string{"goroutines", "connections", "databases"} {
+		if n, ok := c.Params.Number(param); ok {
+			callers *= n
+		}
+	}
+	p99, ok := s.Summary(measure.P99Us)
+	rate, known := s.Summary(measure.OpsPerS)
+	return ok && known && p99.Median*rate.Median < callers*1e6
 }
 
 // questions returns the cells of the run, with one cell for all speed tests of SQLite: the geometric

@@ -347,3 +347,31 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestStarvedLatency checks that a claim has no ratio of latencies if those of one engine are only those of
+// the callers that ran.
+func TestStarvedLatency(t *testing.T) {
+	run := func(p99 float64) Claim {
+		c := Cell{Suite: "file", Workload: "randread", Params: params(4096, 128, "direct")}
+		for _, e := range []struct {
+			name      string
+			rate, p99 float64
+		}{{"os", 40_000, p99}, {"ringside", 100_000, 2000}} {
+			s := Series{Engine: e.name}
+			for start := range 5 {
+				for range 4 {
+					s.Samples = append(s.Samples, Sample{Start: start, Metrics: map[string]float64{"ops_per_s": e.rate, "p99_us": e.p99}})
+				}
+			}
+			c.Series = append(c.Series, s)
+		}
+		r := &Run{Cells: []Cell{c}}
+		return r.Claims()[0]
+	}
+	if c := run(110); c.P99.known() { // 128 callers at 40,000 a second wait for 3.2 ms each
+		t.Errorf("p99 %v of callers that starve", c.P99)
+	}
+	if c := run(4000); math.Abs(c.P99.Ratio-0.5) > 1e-9 {
+		t.Errorf("p99 %v, want 0.5", c.P99)
+	}
+}
