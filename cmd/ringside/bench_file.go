@@ -26,7 +26,7 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
   burner     32 goroutines read while one computes, or one on each processor; the column
              "computed/s" is the rate of their computations
   open       each goroutine opens the file, reads one block or none, and closes it
-  append     records of 128 bytes, each durable before its append returns: a plain
+  append     records of 128 bytes or 4 KiB, each durable before its append returns: a plain
              group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
   sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one; with
@@ -40,10 +40,7 @@ it. cold (randread): the file is evicted before each window, no block is read tw
 off; the column "device" is the share that came from the device (100 %: no block was cached or read
 ahead). cold (pebble): the files of the database are evicted before the window.
 
-The engines run in turn (os, ringside, fio, os, ...), each round in a new process.
-The table shows medians. The column after the rate has the rate divided by that of os, pair by pair: the
-median and, in brackets, the smallest and largest ratio. The columns after CPU time and p99 have the median
-ratio; less than 1 is better. Latencies count from the end of a goroutine's previous read, so waiting for a
+Ratios are those to os. Latencies count from the end of a goroutine's previous read, so waiting for a
 processor is part of them.
 
 By default each workload is measured in a few cells, in about two and a half minutes. --full measures

@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const benchNetLong = `net measures servers on TCP over the loopback. --workload selects from
+const benchNetLong = `net measures servers on sockets over the loopback. --workload selects from
 
   echo       each connection has one message in flight: it is sent, comes back, is compared, and the
              next one is sent (default)
@@ -67,9 +67,7 @@ workloads, echoes with up to 10,000 connections, and std, ringside-conn and ring
 for the server. Echoes of 1024 bytes and those with GOMAXPROCS=1 are measured with fewer engines unless
 --engine names them.
 
-The column after the rate has the rate divided by that of std, pair by pair: the median, the smallest and
-the largest ratio. The columns after CPU time, p99 and memory have the median ratio: below 1 is better.
-CPU time and allocations are those of the server's process. The kernel charges work outside of the server's
+Ratios are those to std. CPU time and allocations are those of the server's process. The kernel charges work outside of the server's
 threads, of which the loopback causes much, to the process that it interrupts. System calls are counted by the
 kernel's tracepoint in a separate window after each measured one, which needs root; enters/op, the
 server's own count of io_uring_enter, does not. With one connection all rates depend on which processor

@@ -34,7 +34,7 @@ The program in C is compiled when the suite runs, which takes a C compiler and l
 apt-get install gcc libc6-dev liburing-dev). Without them ringside is measured alone.
 
 An operation is one no-op or read. The clock is read once in about 1024 of them, so there are no
-percentiles. The column after the rate has ringside's rate divided by that of liburing, pair by pair.`
+percentiles.`
 
 const benchRingExample = `  ringside bench ring
   ringside bench ring --json ring-nop.json

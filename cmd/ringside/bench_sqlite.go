@@ -42,9 +42,8 @@ Engines:
   modernc             modernc.org/sqlite (with -tags peers)
   mattn               github.com/mattn/go-sqlite3 (with cgo, a C compiler and -tags peers)
 
-Every statement goes through one connection, without a pool between. Rounds of the engines are
-interleaved, each in a separate process. The tables show medians, and ratios to the default VFS with the
-same journal. Times do not include closing a database.
+Every statement goes through one connection, without a pool between. Ratios are those to the default VFS with
+the same journal. Times do not include closing a database.
 
 Written data is checked: acknowledged rows are counted, and sums are compared. Databases are created
 in --dir (default: $TMPDIR, else /var/tmp) and are removed at the end. --scale is the percentage of

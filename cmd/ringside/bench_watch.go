@@ -35,8 +35,7 @@ connections: about two minutes. The program ab (Debian: apt-get install apache2-
 Engines that cannot be used here, and measurements for which a process may not open enough descriptors
 (ulimit -n), are left out and named. RINGSIDE_BACKEND has no effect, because each engine requests its backend.
 
-Allocations are those of the whole process. The column after the rate has the rate divided by that of
-epoll, pair by pair: 2.00x means half the time.`
+Allocations are those of the whole process. 2.00x means half the time of epoll.`
 
 const benchWatchExample = `  ringside bench watch
   ringside bench watch --json watch.json

@@ -76,7 +76,7 @@ var (
 	}
 	briefGrid = []part{
 		{CacheHot, []int{128}, []int{k4}},
-		{CacheDirect, []int{1, 128}, []int{k4}},
+		{CacheDirect, []int{128}, []int{k4}},
 		{CacheCold, []int{32}, []int{k4}},
 	}
 	fullGrid = []part{

@@ -193,6 +193,8 @@ type point struct {
 	split func([]report.Series) []report.Cell
 	// skips, if not nil, reports whether an error skips the point instead of ending the run.
 	skips func(error) bool
+	// turn, if not 0, is the length of a turn instead of that of the workload.
+	turn time.Duration
 
 	series []report.Series
 }
@@ -324,24 +326,32 @@ func (r *runner) observe() (end func()) {
 
 // turn returns the length of a turn, or 0 if the point is measured in rounds.
 func (r *runner) turn(p *point) time.Duration {
-	own := turns[r.suite+"/"+p.workload]
+	own := cmp.Or(p.turn, turns[r.suite+"/"+p.workload])
 	if p.open == nil || own == 0 || len(p.engines) < 2 {
 		return 0
 	}
-	return min(cmp.Or(r.timing.Turn, own), r.timing.turned)
+	own = cmp.Or(r.timing.Turn, own)
+	if r.timing.counted {
+		return min(own, r.timing.turned)
+	}
+	return own
 }
 
 // expected returns how long the point usually takes.
 func (r *runner) expected(p *point) time.Duration {
 	const start = 150 * time.Millisecond // of a process
 	n := time.Duration(len(p.engines))
-	if r.turn(p) > 0 {
-		return time.Duration(cmp.Or(r.timing.Pairs, usualStarts)) * (start + n*r.timing.turned)
+	if turn := r.turn(p); turn > 0 {
+		turned := r.timing.turned
+		if !r.timing.counted {
+			turned = max(turned, leastPairs*turn)
+		}
+		return time.Duration(cmp.Or(r.timing.Pairs, usualStarts)) * (start + n*turned)
 	}
 	return time.Duration(cmp.Or(r.timing.Pairs, usualRounds)) * n * (r.timing.Duration + warmFor(r.timing.Duration) + start)
 }
 
-// Engines are started less often if opening them takes a greater part of a start than a third, or if a
+// Engines are started less often if opening them takes a greater part of a start than half, or if a
 // start would be shorter than leastStart. leastStarts is the number of starts below which nothing can be
 // decided, mostStarts that above which more decide little.
 const (
@@ -378,7 +388,7 @@ func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began 
 		if err != nil {
 			return err
 		}
-		each = max(leastStart, each*3/4, 3*opened)
+		each = max(leastStart, each*3/4, 2*opened)
 	}
 	return nil
 }

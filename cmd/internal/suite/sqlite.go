@@ -148,6 +148,9 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	for _, p := range points {
 		rows := map[string]sqliteSeries{}
 		q := &point{workload: p.work, params: p.params}
+		if t := p.job.Tenants; t != nil && t.Databases > 2 && !sqlitebench.UsesWAL(t.Journal) {
+			q.turn = 100 * time.Millisecond // Group sync needs some 30 ms to find which syncs are faster.
+		}
 		for _, row := range p.series {
 			q.engines = append(q.engines, row.name)
 			rows[row.name] = row

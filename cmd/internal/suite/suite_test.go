@@ -119,7 +119,7 @@ func TestCells(t *testing.T) {
 		{FileOptions{}, defaultCells},
 		{FileOptions{Full: true, Fast: FastNone}, 30 + 30 + 8},
 		{FileOptions{Full: true}, 30 + 30 + 8 + 15},
-		{FileOptions{Brief: true}, 4},
+		{FileOptions{Brief: true}, 3},
 		{FileOptions{Caches: []string{CacheHot}}, 4},
 		{FileOptions{Caches: []string{CacheCold}}, 3},
 		{FileOptions{Goroutines: []int{32}}, 6 + 6 + 2},
