@@ -35,8 +35,9 @@ the CPU time of the program, and of the 99th percentile of the latency, as far a
 
 The judge is that of bench: each start is one value, and the ratio has an interval that holds the true one in
 95 of 100 cases. A program beside itself shows no difference in 19 of 20 comparisons (--null tries that). More
-starts narrow the intervals (--starts). The answer also says whether the program used ringside at all, and with
-which backend. --html writes it as a page, and --json as a result file for ringside report and compare.
+starts narrow the intervals (--starts). The answer names the packages of ringside that the program used, with
+their backend, or that it used none. --html writes it as a page, and --json as a result file for ringside report
+and compare.
 
 Without --load, the program is its own load: it runs to its end, and prints its rate if it has one.`
 

@@ -351,8 +351,8 @@ func TestTablesFitTheTerminal(t *testing.T) {
 // TestStarvedLatency checks that a claim has no ratio of latencies if those of one engine are only those of
 // the callers that ran.
 func TestStarvedLatency(t *testing.T) {
-	run := func(p99 float64) Claim {
-		c := Cell{Suite: "file", Workload: "randread", Params: params(4096, 128, "direct")}
+	run := func(goroutines int, p99 float64) Claim {
+		c := Cell{Suite: "file", Workload: "randread", Params: params(4096, goroutines, "direct")}
 		for _, e := range []struct {
 			name      string
 			rate, p99 float64
@@ -368,10 +368,13 @@ func TestStarvedLatency(t *testing.T) {
 		r := &Run{Cells: []Cell{c}}
 		return r.Claims()[0]
 	}
-	if c := run(110); c.P99.known() { // 128 callers at 40,000 a second wait for 3.2 ms each
+	if c := run(128, 110); c.P99.known() { // 128 callers at 40,000 a second wait for 3.2 ms each
 		t.Errorf("p99 %v of callers that starve", c.P99)
 	}
-	if c := run(4000); math.Abs(c.P99.Ratio-0.5) > 1e-9 {
+	if c := run(1, 10); math.Abs(c.P99.Ratio-200) > 1e-9 { // of one that pauses, as at an offered load
+		t.Errorf("p99 %v of one caller, want 200", c.P99)
+	}
+	if c := run(128, 4000); math.Abs(c.P99.Ratio-0.5) > 1e-9 {
 		t.Errorf("p99 %v, want 0.5", c.P99)
 	}
 }
