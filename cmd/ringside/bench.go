@@ -35,7 +35,7 @@ goroutines and blocks of 4 KiB. Both engines of a cell live at the same time, ea
 turns of some milliseconds in random order (--turn), so that slow changes of the machine's speed cancel. They are
 started anew several times. Cells that read a cold cache with SQLite, and its speed tests, cannot take turns: they are
 measured in rounds, each in a new process. The cells share the time of the run (--time): a slow machine measures less,
-not longer. With --pairs, the number of starts, or --duration, the measured time after each, a run takes as long as
+not longer. A cell that is decided beyond doubt ends early, and leaves its time to the others. With --pairs, the number of starts, or --duration, the measured time after each, a run takes as long as
 these need.
 
 --tables prints the values of all engines too. --full measures the published grids of all suites, which takes an hour.

@@ -14,8 +14,8 @@ import (
 )
 
 const reportLong = `report shows a result file of "ringside bench --json" again: the tables and words that the run
-printed, or with --html the page with figures. --json prints the data of these words for
-scripts: for each choice and each point a verdict, and its ratios.
+printed, or with --html the page with figures. --json prints the claims for scripts: for each
+choice and each work the kind (gain, loss, none or open), and the ratios with their intervals.
 
 Exit codes: 0 shown, 1 failure, 2 bad arguments.`
 
@@ -27,7 +27,7 @@ func newReportCmd() *cobra.Command {
 		Use:     "report RESULT.json",
 		Short:   "Show a result file as tables or as a page",
 		Long:    reportLong,
-		Example: "  ringside report result.json\n  ringside report result.json --html report.html\n  ringside report result.json --json | jq '.choices[] | select(.verdict == \"worse\")'",
+		Example: "  ringside report result.json\n  ringside report result.json --html report.html\n  ringside report result.json --json | jq '.claims[] | select(.kind == \"loss\")'",
 		Args:    takes(1, "one result file", "make it with 'ringside bench --json FILE'"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if asJSON && page != "" {
@@ -56,6 +56,6 @@ func newReportCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&page, "html", "", "write a page with figures to this `file`, - for standard output")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdicts and ratios as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the claims as JSON")
 	return cmd
 }

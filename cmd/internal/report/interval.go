@@ -24,6 +24,11 @@ const (
 	// priorDF is the weight, in degrees of freedom, of the other cells of a workload in the estimate
 	// of a cell's noise.
 	priorDF = 4
+	// A comparison ends early if its distance from no difference is sureErrors standard errors, or if it is
+	// alike by alikeErrors. No start is taken to deviate less than leastDeviation, since four starts may
+	// agree by chance: workloads deviate by 0.05 to 0.2. So what ends early adds no false claims.
+	sureErrors, alikeErrors = 6, 3
+	leastDeviation          = 0.15
 	// trimmedPairs and trimmedStarts are the shares of values that the means of a start's pairs and of
 	// the starts leave out at each end.
 	trimmedPairs, trimmedStarts = 0.2, 0.1
@@ -92,6 +97,25 @@ func (c Cell) interval(s, against Series, metric string) (Interval, bool) {
 		return Interval{}, false
 	}
 	return e.interval(c.noise[c.noiseKey(metric)]), true
+}
+
+// Sure reports whether the rates of all engines are decided so clearly that more samples decide nothing.
+func (c Cell) Sure() bool {
+	for _, s := range c.Series[min(1, len(c.Series)):] {
+		if e, ok := estimateOf(s, c.base(s.Engine), measure.OpsPerS); !ok || !e.sure() {
+			return false
+		}
+	}
+	return len(c.Series) > 1
+}
+
+func (e estimate) sure() bool {
+	if len(e.values) < minStarts {
+		return false
+	}
+	deviation := max(math.Sqrt(max(e.variance, e.within)), leastDeviation) / math.Sqrt(e.kept)
+	away := math.Abs(e.mean)
+	return away-sureErrors*deviation > math.Log1p(nullWidth) || away+alikeErrors*deviation < math.Log1p(alikeWithin)
 }
 
 // estimate is the mean logarithm of a ratio and what is known about its error.

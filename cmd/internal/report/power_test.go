@@ -157,3 +157,33 @@ func TestIntervalsHold(t *testing.T) {
 		t.Errorf("%.3f of %d intervals hold the true ratio", share, all)
 	}
 }
+
+// TestSure: a comparison without a difference never ends early, at any number of starts, also if its starts
+// deviate by more than those of any workload; one of twofold is over after four starts.
+func TestSure(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	cell := func(starts int, ratio, deviation float64) Cell {
+		first, second := Series{Engine: "os"}, Series{Engine: "ringside"}
+		for n := range starts {
+			x := math.Exp(ratio + deviation*r.NormFloat64())
+			first.Samples = append(first.Samples, Sample{Start: n, Metrics: map[string]float64{measure.OpsPerS: 1}})
+			second.Samples = append(second.Samples, Sample{Start: n, Metrics: map[string]float64{measure.OpsPerS: x}})
+		}
+		return Cell{Suite: "file", Workload: "randread", Series: []Series{first, second}}
+	}
+	for _, deviation := range []float64{0.05, 0.1, 0.2} {
+		for range 5000 {
+			if c := cell(4+r.IntN(9), 0, deviation); c.Sure() {
+				t.Fatalf("starts that deviate by %v without a difference are sure after %d", deviation, len(c.Series[0].Samples))
+			}
+		}
+	}
+	for range 100 {
+		if c := cell(4, math.Log(2), 0.05); !c.Sure() {
+			t.Fatal("four starts do not decide 2.0x")
+		}
+	}
+	if c := cell(200, 0, 0.1); !c.Sure() {
+		t.Fatal("200 rounds do not decide that two engines are alike")
+	}
+}

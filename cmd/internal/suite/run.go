@@ -197,6 +197,7 @@ type point struct {
 	turn time.Duration
 
 	series []report.Series
+	starts int // of engines that take turns
 }
 
 // String describes the point in errors and next to the progress bar.
@@ -225,20 +226,65 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 		r.progress.Until(r.end)
 	}
 	r.progress.Start(total.Milliseconds(), "measuring")
+	err := r.visit(ctx, points, total)
+	if err == nil {
+		err = r.revisit(ctx, points)
+	}
+	for i := range points {
+		if p := &points[i]; p.measured() {
+			r.run.Cells = append(r.run.Cells, p.report(r.suite)...)
+		}
+	}
+	return err
+}
+
+// visit measures every point in its part of the time. Points that are decided early leave the rest of
+// theirs.
+func (r *runner) visit(ctx context.Context, points []point, total time.Duration) error {
+	whole, left := r.share(total, total), total
 	for i := range points {
 		p := &points[i]
 		usual := r.expected(p)
-		err := r.compare(ctx, p, r.share(usual, total))
-		total -= usual
+		part := min(r.share(usual, left), time.Duration(float64(whole)*float64(usual)/float64(total)))
+		err := r.compare(ctx, p, part)
+		left -= usual
 		r.progress.Add(usual.Milliseconds())
+		if err == nil || errors.Is(err, errLate) && p.measured() {
+			continue
+		}
+		p.series = nil // what is not complete is not reported
 		switch {
-		case err == nil, errors.Is(err, errLate) && p.measured():
-			r.run.Cells = append(r.run.Cells, p.report(r.suite)...)
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped after %d of %d cells: %w", i, len(points), context.Cause(ctx))
 		case errors.Is(err, errLate), p.skips != nil && p.skips(err):
 			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 		default:
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// revisit shares the time that is left among the points that are not decided beyond doubt. All of them
+// are measured again, also those whose difference is a claim by now: to go on only without a claim would
+// make false ones.
+func (r *runner) revisit(ctx context.Context, points []point) error {
+	if r.end.IsZero() || r.timing.Pairs > 0 {
+		return nil
+	}
+	var rest []*point
+	var total time.Duration
+	for i := range points {
+		if p := &points[i]; p.measured() && !p.sure(r.suite) {
+			rest = append(rest, p)
+			total += r.expected(p)
+		}
+	}
+	for _, p := range rest {
+		usual := r.expected(p)
+		err := r.compare(ctx, p, r.share(usual, total))
+		total -= usual
+		if err != nil && !errors.Is(err, errLate) {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
@@ -252,6 +298,11 @@ func (r *runner) share(usual, total time.Duration) time.Duration {
 		return 0
 	}
 	return time.Duration(float64(time.Until(r.end)) * float64(usual) / float64(total))
+}
+
+// sure reports whether the point's rates are decided beyond doubt.
+func (p *point) sure(suite string) bool {
+	return !slices.ContainsFunc(p.report(suite), func(c report.Cell) bool { return !c.Sure() })
 }
 
 // late reports whether something that takes d would end after the run's time.
@@ -296,8 +347,10 @@ func (r *runner) compare(ctx context.Context, p *point, share time.Duration) err
 	if r.late(0) {
 		return errLate
 	}
-	for _, name := range p.engines {
-		p.series = append(p.series, report.Series{Engine: name})
+	if p.series == nil {
+		for _, name := range p.engines {
+			p.series = append(p.series, report.Series{Engine: name})
+		}
 	}
 	if p.prepare != nil {
 		if err := p.prepare(ctx); err != nil {
@@ -370,27 +423,28 @@ func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began 
 		}
 		return nil
 	}
-	starts, each := mostStarts, leastStart
-	for start := 0; start < starts; start++ {
+	each := leastStart
+	for n := 0; ; n++ {
 		left := time.Until(began.Add(share))
+		starts := min(mostStarts, max(leastStarts-p.starts, n+int(left/each)))
 		if r.timing.Pairs > 0 {
 			starts = r.timing.Pairs
-		} else {
-			starts = min(mostStarts, max(leastStarts, start+int(left/each)))
+		} else if p.starts >= leastStarts && p.sure(r.suite) {
+			return nil
 		}
-		if start >= starts || r.late(0) {
-			break
+		if n >= starts || r.late(0) {
+			return nil
 		}
-		end := time.Now().Add(left / time.Duration(starts-start))
-		opened, err := r.duel(ctx, p, start, turn, func(pair int) bool {
+		end := time.Now().Add(left / time.Duration(starts-n))
+		opened, err := r.duel(ctx, p, p.starts, turn, func(pair int) bool {
 			return pair < leastPairs && !r.late(0) || time.Now().Before(end)
 		})
 		if err != nil {
 			return err
 		}
+		p.starts++
 		each = max(leastStart, each*3/4, 2*opened)
 	}
-	return nil
 }
 
 // leastPairs is the least number of pairs of a start on a machine that is too slow for more.
@@ -463,15 +517,16 @@ func (p *point) add(engine, start int, s report.Sample) {
 
 // interleave measures the point in rounds: as many as were asked for, or else as end allows.
 func (r *runner) interleave(ctx context.Context, p *point, end time.Time) error {
-	began, pairs := time.Now(), cmp.Or(r.timing.Pairs, usualRounds)
+	began, pairs, had := time.Now(), cmp.Or(r.timing.Pairs, usualRounds), len(p.series[0].Samples)
 	if !r.timing.counted {
 		pairs = math.MaxInt
 	}
 	_, err := measure.Interleave(ctx, pairs, p.engines,
 		func(ctx context.Context, name string, pair int) (s report.Sample, err error) {
 			each := time.Since(began) / time.Duration(max(pair, 1))
+			pair += had
 			first := !slices.ContainsFunc(p.series, func(s report.Series) bool { return len(s.Samples) != pair })
-			if first && !r.timing.counted && (r.late(each) || pair >= leastStarts && time.Now().After(end)) {
+			if first && !r.timing.counted && (r.late(each) || pair >= leastStarts && (time.Now().After(end) || p.sure(r.suite))) {
 				return s, errLate
 			}
 			if s, err = p.round(ctx, name, pair); err != nil {

@@ -5,6 +5,8 @@ package suite
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,4 +138,53 @@ func TestRunEndsInTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// steadyPlayer is an engine that plays in every turn for its time, at a rate that varies by noise.
+type steadyPlayer struct{ rate, noise float64 }
+
+func (p steadyPlayer) Turn(d time.Duration) (measure.Sample, error) {
+	time.Sleep(d)
+	ops := p.rate * math.Exp(p.noise*rand.NormFloat64()) * d.Seconds()
+	return measure.Sample{Ops: int64(ops), Elapsed: d}, nil
+}
+
+func (steadyPlayer) Close() error { return nil }
+
+// TestSurePointsLeaveTheirTime checks that a comparison which is decided beyond doubt ends early, and that
+// the others share what it leaves.
+func TestSurePointsLeaveTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRunner(fileSuite, Timing{Time: time.Minute}, quiet{}, "")
+		s.stolen = nil
+		s.timing.setDefaults()
+		var points []point
+		for _, faster := range []float64{3, 1.04, 3, 1.04} {
+			points = append(points, point{
+				workload: nameRandRead, params: report.Params{"block": len(points)}, engines: []string{"os", "ringside"},
+				open: func(_ context.Context, engine string, _ int) (measure.Player, error) {
+					if engine == "os" {
+						return steadyPlayer{1e6, 0.1}, nil
+					}
+					return steadyPlayer{1e6 * faster * math.Exp(0.05*rand.NormFloat64()), 0.1}, nil
+				},
+			})
+		}
+		began := time.Now()
+		if err := s.measure(t.Context(), points); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 58*time.Second || took > 61*time.Second {
+			t.Errorf("the run took %v", took)
+		}
+		turns := func(i int) int { return len(s.run.Cells[i].Series[0].Samples) }
+		for i := 0; i < len(points); i += 2 {
+			if !s.run.Cells[i].Sure() || points[i].starts > leastStarts+1 {
+				t.Errorf("point %d: %d starts", i, points[i].starts)
+			}
+			if turns(i+1) < 2*turns(i) {
+				t.Errorf("%d turns of a sure point, %d of one that is not", turns(i), turns(i+1))
+			}
+		}
+	})
 }
