@@ -146,7 +146,10 @@ func (o FileOptions) withDefaults() FileOptions {
 	}
 	if o.Size == 0 {
 		o.Size = directSize
-		if slices.Equal(o.Caches, []string{CacheHot}) {
+		switch {
+		case slices.Equal(o.Workloads, []string{nameAppend}): // has files of its own
+			o.Size = datafile.MinSize
+		case slices.Equal(o.Caches, []string{CacheHot}):
 			o.Size = hotSpan
 		}
 	}
