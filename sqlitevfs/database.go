@@ -41,12 +41,12 @@ type database struct {
 }
 
 // durable reports whether the directory entry of a file was synced.
-func (d *database) durable(id identity) bool {
-	if d == nil || id == (identity{}) {
+func (d *database) durable(id func() identity) bool {
+	if d == nil {
 		return false
 	}
 	known := d.entry.Load()
-	return known != nil && *known == id
+	return known != nil && *known == id()
 }
 
 // fail records the first sync that failed. Every later sync of this database returns the

@@ -28,6 +28,7 @@ type file struct {
 	flags      vfs.OpenFlag
 	owner      bool         // it is the database itself
 	entry      bool         // its directory entry is not known to be durable
+	made       bool         // this connection made it, and a sync of the file covers its entry
 	shares     bool         // the groups of the database can sync it
 	chunk      int64        // bytes, see ChunkSize
 	prefetch   *prefetcher  // nil without prefetch
@@ -202,12 +203,15 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 	if !f.entry {
 		return nil
 	}
-	if !all && f.options().DirSync != Off {
+	if !all && !f.made && f.options().DirSync != Off {
 		if err := f.vfs.syncDir(f.db, filepath.Dir(f.name)); err != nil {
 			return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
 		}
 	}
 	f.entry = false
+	if f.made {
+		return nil
+	}
 	if id := f.id(); f.db != nil && !f.owner && id.unique() {
 		f.db.entry.Store(&id)
 	}
@@ -272,12 +276,6 @@ func (f *file) syncWithoutLog(flags vfs.SyncFlag) (all bool, err error) {
 func (f *file) syncData() (all bool, err error) {
 	if !f.shares || f.db.walMode.Load() && !f.db.group.forced {
 		return false, sys.Fdatasync(f.fd)
-	}
-	if f.entry && f.db.opts.DirSync != Off {
-		if how, done, err := f.db.group.syncWithEntry(f.fd); done {
-			f.db.syncfs.Add(1)
-			return how.shared, err
-		}
 	}
 	how, err := f.db.group.sync(f.db, f.fd)
 	if how.shared {

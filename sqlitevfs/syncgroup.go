@@ -137,33 +137,6 @@ func (g *syncGroup) shares(present int, now time.Time) bool {
 	return true
 }
 
-// syncWithEntry makes a file and its directory entry durable by a syncfs, which is cheaper
-// than two syncs. While other callers sync, and until the duration of a plain sync is known,
-// it does nothing and returns done = false.
-func (g *syncGroup) syncWithEntry(fd int) (how outcome, done bool, err error) {
-	start := time.Now()
-	g.mu.Lock()
-	idle := !g.paused(start) && !g.leading && g.alone == 0 && len(g.waiting) == 0 && !g.policy.sharing && g.aloneTime != 0
-	if idle {
-		g.leading, g.served = true, 1
-	}
-	g.mu.Unlock()
-	if !idle {
-		return outcome{}, false, nil
-	}
-	err, own := g.syncEverything(fd)
-	took := time.Since(start)
-	g.mu.Lock()
-	g.leading, g.served = false, 0
-	g.pauseIfSlow(took, 2)
-	g.dispatch()
-	g.mu.Unlock()
-	if own == nil {
-		how, own = g.confirm(fd, err, outcome{shared: true, led: true})
-	}
-	return how, true, own
-}
-
 // syncEverything makes all files of the file system durable. all is an error that may
 // concern any of them. own concerns the caller's file: the kernel has reported it through
 // this descriptor and does not report it again.

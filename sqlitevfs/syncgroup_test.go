@@ -195,25 +195,6 @@ func TestGroupReportsWhichWriteFailed(t *testing.T) {
 	}
 }
 
-func TestWholeIsNotClaimedAfterAFailure(t *testing.T) {
-	for _, test := range []struct {
-		all, own error
-		shared   bool
-	}{{nil, nil, true}, {syscall.EIO, nil, false}, {syscall.EIO, syscall.EIO, false}, {nil, syscall.EIO, false}} {
-		d := &fakeDisk{failAll: test.all}
-		g := d.group()
-		d.failOne[1] = test.own
-		if _, done, _ := g.syncWithEntry(1); done {
-			t.Error("syncfs was called before the time of a plain sync is known")
-		}
-		g.sync(2, 2)
-		how, done, err := g.syncWithEntry(1)
-		if !done || how.shared != test.shared || !errors.Is(err, test.own) {
-			t.Errorf("%+v: %+v, %v, %v", test, how, done, err)
-		}
-	}
-}
-
 func TestSlowSyncFSReleasesFollowers(t *testing.T) {
 	d := &fakeDisk{slow: make(chan struct{})}
 	g := d.group()

@@ -67,7 +67,7 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 			return nil, flags, err
 		}
 	}
-	base, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	base, out, made, err := v.open(name, flags)
 	if err != nil || !ours {
 		return base, out, err
 	}
@@ -77,6 +77,7 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		}
 	}
 	f := v.wrap(base, name, flags, opts)
+	f.made = made && f.shares
 	if f.owner {
 		f.db.commits.configure(f.db.opts)
 	} else if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_READONLY == 0 {
@@ -91,6 +92,23 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		f.wal = newWALFile(f, syncData)
 	}
 	return f, out, nil
+}
+
+// open opens a file of the base. made reports that it has made the file, a rollback journal, and that its
+// database is on a file system with which syncs are shared. Each of these (ext4, XFS, Btrfs) makes the entry
+// of a file that this system has made durable with the first sync of the file.
+func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, out vfs.OpenFlag, made bool, err error) {
+	if flags&vfs.OPEN_MAIN_JOURNAL != 0 && flags&vfs.OPEN_CREATE != 0 {
+		main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile())
+		if ok && main.shares && main.db.entry.Load() == nil {
+			base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags|vfs.OPEN_EXCLUSIVE)
+			if err == nil {
+				return base, out &^ vfs.OPEN_EXCLUSIVE, true, nil
+			}
+		}
+	}
+	base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	return base, out, false, err
 }
 
 var errReserved = errors.New("sqlitevfs: the name is reserved for the log of commits: give the database another one")
@@ -111,7 +129,7 @@ func (v *ringVFS) wrap(base vfs.File, name *vfs.Filename, flags vfs.OpenFlag, op
 		}
 		// It is not known whether the entry of an existing file was ever synced, unless
 		// this process synced it.
-		f.entry = created && !f.db.durable(f.id())
+		f.entry = created && !f.db.durable(f.id)
 		if flags&vfs.OPEN_MAIN_JOURNAL != 0 && f.db != nil {
 			f.db.walMode.Store(false)
 			if created {
@@ -149,6 +167,9 @@ func (v *ringVFS) Delete(name string, syncDir bool) error {
 	}
 	if strings.HasSuffix(name, suffixJournal) {
 		defer db.changed()
+		if db != nil {
+			db.entry.Store(nil)
+		}
 	}
 	if !sync {
 		return nil

@@ -198,7 +198,7 @@ func selected(few ...string) []FileSystem {
 }
 
 // brief are the database workloads that run without -states.
-var brief = []string{"group-wal", "attach-delete", "log"}
+var brief = []string{"group-wal", "alone-delete", "attach-delete", "log"}
 
 // databases are the workloads of the VFS. Some use several processes.
 var databases = []struct {
@@ -213,6 +213,7 @@ var databases = []struct {
 		{VFS: "ringside-group", Mode: "WAL", Names: names(4), Levels: []string{"FULL", "NORMAL"}, Commits: 8},
 		{VFS: "os", Levels: []string{"NORMAL"}, Commits: 8},
 	}},
+	{"alone-delete", []work{{VFS: "ringside", Mode: "DELETE", Names: names(3), Levels: []string{"FULL"}, Commits: 12}}},
 	{"attach-persist", []work{{VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
 	{"attach-delete", []work{{VFS: "ringside", Mode: "DELETE", Names: names(4), Levels: []string{"FULL"}, Commits: 8, Attach: true}}},
 	{"log", []work{{VFS: "ringside-log", Mode: "WAL", Names: names(4), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024, Large: true}}},
@@ -322,6 +323,20 @@ func TestSyncFS(t *testing.T) {
 				case !enough:
 					t.Logf("%s is not enough: %v", how, f.err)
 				}
+			}
+		})
+	}
+}
+
+// TestEntries shows that the first fdatasync(2) of a file that was just made makes its directory entry durable.
+// Package sqlitevfs relies on that for a rollback journal, on file systems on which syncs are shared.
+func TestEntries(t *testing.T) {
+	for _, fs := range selected("ext4", "ext4-nojournal") {
+		t.Run(fs.Name, func(t *testing.T) {
+			tr := newTrial(t, fs)
+			w, r := tr.record(t, work{Kind: "file", Sync: entrySync, Names: names(40), Commits: 2})
+			if f := tr.explore(t, w, r, many(15)); f != nil {
+				tr.report(t, f, r)
 			}
 		})
 	}

@@ -51,12 +51,24 @@ func syncFile(f *os.File) error {
 }
 
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	fd, err := again(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
-	defer d.Close()
-	return d.Sync()
+	defer unix.Close(fd)
+	if _, err := again(func() (int, error) { return 0, unix.Fsync(fd) }); err != nil {
+		return &fs.PathError{Op: "sync", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// again repeats a call that a signal interrupted.
+func again(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // Stat returns the identity of a file by statx(2) with these flags. It does not ask for the
