@@ -9,11 +9,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/spf13/cobra"
 )
 
 const benchLong = `bench measures what io_uring gains for Go programs on this machine: it compares ringside with the
@@ -156,7 +157,7 @@ func (a *allBench) configure(flags *benchFlags) (err error) {
 
 // measure runs the suites. Each gets its part of the time that is left. If a suite cannot run on this
 // machine, measure notes that and continues. Any other error ends the run.
-func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
+func (a *allBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
 	all, end, weights := &report.Run{}, time.Now().Add(a.time), 0.0
 	for _, p := range a.parts {
 		weights += p.weight
@@ -169,8 +170,8 @@ func (a *allBench) measure(ctx context.Context, tools benchTools) (*report.Run, 
 			p.b.Limit(max(share, time.Millisecond))
 			weights, after = weights-p.weight, left-share
 		}
-		tools.bar.Part(fmt.Sprintf("[%d/%d] %s: ", i+1, len(a.parts), p.title), after)
-		run, err := p.b.measure(ctx, tools)
+		env.Progress.Part(fmt.Sprintf("[%d/%d] %s: ", i+1, len(a.parts), p.title), after)
+		run, err := p.b.measure(ctx, env)
 		if run != nil {
 			all.Add(run)
 		}

@@ -28,7 +28,7 @@ type fakeSuite struct {
 func (*fakeSuite) configure(*benchFlags) error { return nil }
 func (*fakeSuite) Limit(time.Duration)         {}
 
-func (f *fakeSuite) measure(context.Context, benchTools) (*report.Run, error) {
+func (f *fakeSuite) measure(context.Context, suite.Env) (*report.Run, error) {
 	if len(f.run.Cells) > 0 {
 		*f.ran = append(*f.ran, f.run.Cells[0].Suite)
 	}
@@ -68,7 +68,7 @@ func TestAllSuites(t *testing.T) {
 	nothing := &fakeSuite{run: &report.Run{Skipped: []report.Skip{{Suite: "watch", Reason: "none here"}}}, err: suite.ErrNothing}
 	net := &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)}
 	a, ran := allOf(file, nothing, net)
-	run, err := a.measure(t.Context(), benchTools{})
+	run, err := a.measure(t.Context(), suite.Env{})
 	if err != nil || strings.Join(*ran, " ") != "file net" || len(run.Cells) != 2 {
 		t.Fatalf("%v: ran %v, %+v", err, *ran, run)
 	}
@@ -101,12 +101,12 @@ func TestAllSuites(t *testing.T) {
 func TestAllSuitesFail(t *testing.T) {
 	broken := errors.New("device broke")
 	a, ran := allOf(&fakeSuite{run: found("file", "randread", "os", "ringside", 2), err: broken}, &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 1)})
-	run, err := a.measure(t.Context(), benchTools{})
+	run, err := a.measure(t.Context(), suite.Env{})
 	if !errors.Is(err, broken) || len(*ran) != 1 || len(run.Cells) != 1 {
 		t.Errorf("%v: ran %v", err, *ran)
 	}
 	a, _ = allOf(&fakeSuite{run: &report.Run{}, err: suite.ErrNothing})
-	if _, err := a.measure(t.Context(), benchTools{}); !errors.Is(err, suite.ErrNothing) {
+	if _, err := a.measure(t.Context(), suite.Env{}); !errors.Is(err, suite.ErrNothing) {
 		t.Errorf("nothing measured: %v", err)
 	}
 }

@@ -5,18 +5,11 @@ package main
 import (
 	"context"
 
-	"github.com/ringside-io/ringside/cmd/internal/datafile"
-	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/fastdev"
-	"github.com/ringside-io/ringside/cmd/internal/fio"
-	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
-	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
-	"github.com/ringside-io/ringside/cmd/internal/report"
-	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
 const benchFileLong = `file measures operations on files: os.File against ringside. --workload selects from
@@ -100,37 +93,8 @@ func (b *fileBench) configure(flags *benchFlags) error {
 	return b.Validate()
 }
 
-func (b *fileBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.File(ctx, b.FileOptions, suite.Env{
-		Workers:         tools.workers,
-		ProbeDirect:     func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
-		ProbeEvict:      datafile.ProbeEvict,
-		FastDevice:      makeFastDevice,
-		FindFio:         fio.Find,
-		Fio:             runFio,
-		AvailableMemory: hostinfo.AvailableMemory,
-		Pebble:          ycsb.Known(),
-		Progress:        tools.bar,
-	})
-}
-
-// makeFastDevice returns a nil interface, not a nil pointer in an interface, if there is no device.
-func makeFastDevice(ctx context.Context, size int64) (suite.FastDevice, error) {
-	d, err := fastdev.Make(ctx, size)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// runFio runs a round. The sample's backend is the version of fio.
-func runFio(ctx context.Context, program string, job fio.RandRead) (measure.Sample, error) {
-	s, err := job.Run(ctx, program)
-	if err != nil {
-		return s, err
-	}
-	s.Backend, err = fio.Version(ctx, program)
-	return s, err
+func (b *fileBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
+	return suite.File(ctx, b.FileOptions, env)
 }
 
 // fastValue is the flag that selects the storage in memory.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,11 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringside-io/ringside/cmd/internal/measure"
-	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/ringside-io/ringside/cmd/internal/workload"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
 // benchFlags are the flags of all suites.
@@ -83,41 +80,6 @@ func differentFiles(flags map[string]string) error {
 
 // quiet reports whether a result file goes to standard output.
 func (b *benchFlags) quiet() bool { return b.json == "-" || b.benchfmt == "-" || b.html == "-" }
-
-// newSuiteCmd returns the command of a suite. define adds the flags of its options.
-func newSuiteCmd(name, short, long, example string, words suite.Words, b benchmark, define func(*pflag.FlagSet)) *cobra.Command {
-	flags := &benchFlags{}
-	cmd := &cobra.Command{
-		Use: name, Short: short, Long: long, Example: example, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, b, flags) },
-	}
-	flags.register(cmd.Flags(), "4s for two engines of a cell")
-	define(cmd.Flags())
-	takesWords(cmd, words)
-	return cmd
-}
-
-const workerName = "bench-worker"
-
-// newBenchWorkerCmd returns the hidden command that runs one round as a worker process.
-func newBenchWorkerCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:    workerName,
-		Short:  "Run one round: read a job as JSON from standard input, write its sample to standard output",
-		Hidden: true,
-		Args:   noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := measure.ServeWorker(cmd.Context(), measure.WorkerInput(), cmd.OutOrStdout(),
-				func(ctx context.Context, job workload.Job) (measure.Sample, error) { return job.Run(ctx) })
-			if err == nil || errors.Is(err, context.Canceled) {
-				return err
-			}
-			// The parent adds its own prefix.
-			fmt.Fprintln(cmd.ErrOrStderr(), err)
-			return exitStatus(exitFailure)
-		},
-	}
-}
 
 // parseSize parses a number of bytes such as 4096, 64K, 64KiB or 1M. Units are binary.
 func parseSize(text string) (int64, error) {

@@ -7,21 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringside-io/ringside/cmd/internal/echo"
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/clone"
-	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
-	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
-	"github.com/ringside-io/ringside/cmd/internal/procstat"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const benchNetLong = `net measures servers on sockets over the loopback. --workload selects from
@@ -123,48 +120,8 @@ func (b *netBench) configure(flags *benchFlags) error {
 	return b.Validate()
 }
 
-func (b *netBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	w := netProcesses(self)
-	return suite.Net(ctx, b.NetOptions, suite.NetEnv{
-		Round:       w.round,
-		Open:        w.open,
-		Client:      w.client,
-		Idle:        w.idle,
-		FindClient:  findClient,
-		Spins:       echo.SpinsPerMicrosecond,
-		FastHTTP:    echo.HasFastHTTP(),
-		Descriptors: descriptors,
-		Ports:       procstat.Ports,
-		BuildPeer:   buildEcho,
-		Progress:    tools.bar,
-	})
-}
-
-func buildEcho(ctx context.Context, engine, dir string) (suite.NetPeer, error) {
-	if clone.Is(engine) {
-		p, err := clone.Build(ctx, engine, dir)
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
-	}
-	p, err := liburing.BuildEcho(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func findClient(ctx context.Context, client string) (path, version string, err error) {
-	if path, err = generator.Find(client); err != nil {
-		return "", "", err
-	}
-	version, err = generator.Version(ctx, client, path)
-	return path, version, err
+func (b *netBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
+	return suite.Net(ctx, b.NetOptions, env)
 }
 
 // These are hidden commands for the processes of a round.
@@ -210,38 +167,34 @@ func said(cmd *cobra.Command, err error) error {
 	return exitStatus(exitFailure)
 }
 
-// netProcesses runs servers and load generators as processes of this program. Its value is the
-// program's path.
-type netProcesses string
-
-// runner returns a runner that starts the program of a foreign engine, or this program for all
-// others.
-func (program netProcesses) runner(peer suite.NetPeer) echo.Runner {
-	return echo.Runner{
-		Load: []string{string(program), echoLoadName},
-		Server: func(s echo.Setup) []string {
-			if peer != nil {
-				return peer.Command()
-			}
-			// Marshalling strings and numbers does not fail.
-			setup, _ := json.Marshal(s)
-			return []string{string(program), echoServerName, string(setup)}
+// netServers runs servers and load generators as processes of the program, which is this one, or as
+// the program of a foreign engine.
+func netServers(program string) suite.Servers {
+	of := func(peer suite.NetPeer) echo.Runner {
+		return echo.Runner{
+			Load: []string{program, echoLoadName},
+			Server: func(s echo.Setup) []string {
+				if peer != nil {
+					return peer.Command()
+				}
+				// Marshalling strings and numbers does not fail.
+				setup, _ := json.Marshal(s)
+				return []string{program, echoServerName, string(setup)}
+			},
+		}
+	}
+	return suite.Servers{
+		Round: func(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (echo.Sample, error) {
+			return of(peer).Round(ctx, s, job)
+		},
+		Open: func(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (measure.Player, error) {
+			return of(peer).Open(ctx, s, job)
+		},
+		Client: func(ctx context.Context, s echo.Setup, d suite.Driver) (echo.Sample, error) {
+			return of(nil).RoundWith(ctx, s, func(addr string) (loadgen.Result, error) { return d.Drive(ctx, addr) })
+		},
+		Idle: func(ctx context.Context, s echo.Setup, peer suite.NetPeer, job echo.IdleJob) (echo.IdleSample, error) {
+			return of(peer).Idle(ctx, s, job)
 		},
 	}
-}
-
-func (program netProcesses) round(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (echo.Sample, error) {
-	return program.runner(peer).Round(ctx, s, job)
-}
-
-func (program netProcesses) open(ctx context.Context, s echo.Setup, peer suite.NetPeer, job loadgen.Job) (measure.Player, error) {
-	return program.runner(peer).Open(ctx, s, job)
-}
-
-func (program netProcesses) client(ctx context.Context, s echo.Setup, d suite.Driver) (echo.Sample, error) {
-	return program.runner(nil).RoundWith(ctx, s, func(addr string) (loadgen.Result, error) { return d.Drive(ctx, addr) })
-}
-
-func (program netProcesses) idle(ctx context.Context, s echo.Setup, peer suite.NetPeer, job echo.IdleJob) (echo.IdleSample, error) {
-	return program.runner(peer).Idle(ctx, s, job)
 }

@@ -8,11 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ringside-io/ringside/cmd/internal/engine"
-	"github.com/ringside-io/ringside/cmd/internal/peers/liburing"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 const benchRingLong = `ring compares package uring with liburing, the library in C. The same loop runs in Go and in C, on a ring of
@@ -62,20 +59,6 @@ func (b *ringBench) configure(flags *benchFlags) error {
 	return b.Validate()
 }
 
-func (b *ringBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.Ring(ctx, b.RingOptions, suite.RingEnv{
-		Round:       tools.workers.Round,
-		ProbeRing:   workload.ProbeRing,
-		BuildPeer:   buildLiburing,
-		ProbeDirect: func(path string) error { return workload.ProbeDirect(engine.OS{}, path) },
-		Progress:    tools.bar,
-	})
-}
-
-func buildLiburing(ctx context.Context) (suite.Peer, error) {
-	p, err := liburing.Build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+func (b *ringBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
+	return suite.Ring(ctx, b.RingOptions, env)
 }

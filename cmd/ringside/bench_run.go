@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
@@ -31,13 +32,20 @@ type benchmark interface {
 	configure(*benchFlags) error
 	// Limit sets the time in which measure ends.
 	Limit(time.Duration)
-	measure(context.Context, benchTools) (*report.Run, error)
+	measure(context.Context, suite.Env) (*report.Run, error)
 }
 
-// benchTools are the functions with which a suite runs.
-type benchTools struct {
-	workers suite.Workers
-	bar     *progress.Bar
+// newSuiteCmd returns the command of a suite. define adds the flags of its options.
+func newSuiteCmd(name, short, long, example string, words suite.Words, b benchmark, define func(*pflag.FlagSet)) *cobra.Command {
+	flags := &benchFlags{}
+	cmd := &cobra.Command{
+		Use: name, Short: short, Long: long, Example: example, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(cmd, b, flags) },
+	}
+	flags.register(cmd.Flags(), "4s for two engines of a cell")
+	define(cmd.Flags())
+	takesWords(cmd, words)
+	return cmd
 }
 
 // runBench runs a suite, prints the results and writes the result files.
@@ -138,13 +146,13 @@ func runMeasured(cmd *cobra.Command, b benchmark) (*report.Run, error) {
 		defer bar.Close()
 	}
 	worker := measure.Process{Path: self, Args: []string{workerName}}
-	return b.measure(cmd.Context(), benchTools{bar: bar, workers: suite.Workers{
+	return b.measure(cmd.Context(), suite.NewEnv(suite.Workers{
 		Round: func(ctx context.Context, job workload.Job) (s measure.Sample, err error) {
 			err = worker.Run(ctx, job, &s)
 			return s, err
 		},
 		Open: func(ctx context.Context, job workload.Job) (measure.Player, error) { return worker.Open(ctx, job) },
-	}})
+	}, netServers(self), bar))
 }
 
 // printRun prints the answer, after header and tables if they are asked for, unless standard output is
@@ -225,4 +233,26 @@ func (o outputs) close() (err error) {
 		err = errors.Join(err, f.close())
 	}
 	return err
+}
+
+const workerName = "bench-worker"
+
+// newBenchWorkerCmd returns the hidden command that runs one round as a worker process.
+func newBenchWorkerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    workerName,
+		Short:  "Run one round: read a job as JSON from standard input, write its sample to standard output",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := measure.ServeWorker(cmd.Context(), measure.WorkerInput(), cmd.OutOrStdout(),
+				func(ctx context.Context, job workload.Job) (measure.Sample, error) { return job.Run(ctx) })
+			if err == nil || errors.Is(err, context.Canceled) {
+				return err
+			}
+			// The parent adds its own prefix.
+			fmt.Fprintln(cmd.ErrOrStderr(), err)
+			return exitStatus(exitFailure)
+		},
+	}
 }

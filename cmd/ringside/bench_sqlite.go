@@ -8,9 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/report"
-	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
@@ -82,12 +80,6 @@ func (b *sqliteBench) configure(flags *benchFlags) error {
 	return b.Validate()
 }
 
-func (b *sqliteBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.SQLite(ctx, b.SQLiteOptions, suite.SQLiteEnv{
-		Workers:    tools.workers,
-		Probe:      sqlitebench.Probe,
-		Version:    sqlitebench.Version,
-		ProbeEvict: datafile.ProbeEvict,
-		Progress:   tools.bar,
-	})
+func (b *sqliteBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
+	return suite.SQLite(ctx, b.SQLiteOptions, env)
 }

@@ -5,11 +5,11 @@ package main
 import (
 	"context"
 
-	"github.com/ringside-io/ringside/cmd/internal/report"
-	"github.com/ringside-io/ringside/cmd/internal/suite"
-	"github.com/ringside-io/ringside/cmd/internal/workload"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/suite"
 )
 
 const benchWatchLong = `watch measures the cost of readiness events: package watch with epoll against package watch with
@@ -66,12 +66,6 @@ func (b *watchBench) configure(flags *benchFlags) error {
 	return b.Validate()
 }
 
-func (b *watchBench) measure(ctx context.Context, tools benchTools) (*report.Run, error) {
-	return suite.Watch(ctx, b.WatchOptions, suite.WatchEnv{
-		Workers:     tools.workers,
-		Probe:       workload.ProbeWatch,
-		FindClient:  findClient,
-		Descriptors: descriptors,
-		Progress:    tools.bar,
-	})
+func (b *watchBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
+	return suite.Watch(ctx, b.WatchOptions, env)
 }

@@ -33,10 +33,10 @@ var ColdWork = []string{Scan, Index, Range, Lookups, Contiguous, NoRowid, LargeP
 
 // Cold reads a database that is not in the page cache.
 type Cold struct {
+	// Dir is the directory of the databases that Make created.
+	Dir string `json:"dir"`
 	// What is one of the constants above.
 	What string `json:"what"`
-	// Base is the directory of the databases that Make created.
-	Base string `json:"base"`
 	// Rows is the number of rows. Seed selects keys.
 	Rows int    `json:"rows"`
 	Seed uint64 `json:"seed"`
@@ -52,7 +52,7 @@ func (c Cold) path() string {
 	case Contiguous, NoRowid, LargePages:
 		name = c.What + ".db"
 	}
-	return filepath.Join(c.Base, name)
+	return filepath.Join(c.Dir, name)
 }
 
 // MinRows is the smallest number of rows.
@@ -71,6 +71,11 @@ func sum(from, to int64) (s int64) {
 		s += value(k)
 	}
 	return s
+}
+
+// Run makes the databases, or reads one until its work is done.
+func (c *Cold) Run(ctx context.Context, engine string, _ measure.Plan) (measure.Sample, error) {
+	return inRound(c.Dir, func(dir string) (measure.Sample, error) { return c.run(ctx, engine, dir) })
 }
 
 func (c Cold) run(ctx context.Context, engine, dir string) (measure.Sample, error) {

@@ -8,7 +8,6 @@
 package sqlitebench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -206,29 +205,11 @@ func selected(c Conn, sql string) (n int64, err error) {
 	return s.Int(0)
 }
 
-// Job is one round. Exactly one of its parts is set.
-type Job struct {
-	// Dir is an existing directory. The round creates a temporary directory in it.
-	Dir     string   `json:"dir"`
-	Speed   *Speed   `json:"speed,omitempty"`
-	Tenants *Tenants `json:"tenants,omitempty"`
-	Cold    *Cold    `json:"cold,omitempty"`
-}
-
-// Run runs the job in this process. The plan's times apply to timed work.
-func (j Job) Run(ctx context.Context, engine string, plan measure.Plan) (s measure.Sample, err error) {
-	dir, err := os.MkdirTemp(j.Dir, "round-")
-	if err != nil {
+// inRound runs a round with a temporary directory in dir, which must exist.
+func inRound(dir string, run func(dir string) (measure.Sample, error)) (s measure.Sample, err error) {
+	if dir, err = os.MkdirTemp(dir, "round-"); err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	switch {
-	case j.Speed != nil:
-		return j.Speed.run(ctx, engine, dir)
-	case j.Tenants != nil:
-		return j.Tenants.run(ctx, engine, dir, plan)
-	case j.Cold != nil:
-		return j.Cold.run(ctx, engine, dir)
-	}
-	return s, errors.New("nothing to do")
+	return run(dir)
 }

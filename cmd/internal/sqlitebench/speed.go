@@ -15,6 +15,8 @@ import (
 
 // Speed runs the 16 tests, one after another, in one new database.
 type Speed struct {
+	// Dir is an existing directory. The round creates a temporary one in it.
+	Dir string `json:"dir"`
 	// Journal is one of the journal modes of this package.
 	Journal string `json:"journal"`
 	// Scale is the percentage of the statements of the original tests that are run.
@@ -27,6 +29,11 @@ type Speed struct {
 // CPU time in nanoseconds. Tests are numbered from 1.
 func TestNs(test int) string  { return fmt.Sprintf("test_%d_ns", test) }
 func TestCPU(test int) string { return fmt.Sprintf("test_%d_cpu_ns", test) }
+
+// Run runs all tests, for as long as they take.
+func (s *Speed) Run(ctx context.Context, engine string, _ measure.Plan) (measure.Sample, error) {
+	return inRound(s.Dir, func(dir string) (measure.Sample, error) { return s.run(ctx, engine, dir) })
+}
 
 // run runs all tests in a directory of their own. It checks the database before the last test.
 func (s Speed) run(ctx context.Context, engine, dir string) (sample measure.Sample, err error) {

@@ -38,12 +38,14 @@ func each(t *testing.T, f func(t *testing.T, engine string)) {
 	}
 }
 
-// run runs a job and checks that it left nothing behind.
-func run(t *testing.T, engine string, j Job) (measure.Sample, error) {
+// run runs a round in dir and checks that it left nothing behind.
+func run(t *testing.T, engine, dir string, w interface {
+	Run(context.Context, string, measure.Plan) (measure.Sample, error)
+},
+) (measure.Sample, error) {
 	t.Helper()
-	j.Dir = t.TempDir()
-	s, err := j.Run(t.Context(), engine, measure.Plan{Measure: 20 * time.Millisecond})
-	if left, _ := filepath.Glob(filepath.Join(j.Dir, "*")); len(left) > 0 {
+	s, err := w.Run(t.Context(), engine, measure.Plan{Measure: 20 * time.Millisecond})
+	if left, _ := filepath.Glob(filepath.Join(dir, "round-*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	return s, err
@@ -51,7 +53,8 @@ func run(t *testing.T, engine string, j Job) (measure.Sample, error) {
 
 func TestSpeed(t *testing.T) {
 	each(t, func(t *testing.T, engine string) {
-		s, err := run(t, engine, Job{Speed: &Speed{Journal: WAL, Scale: 1, Seed: 7}})
+		dir := t.TempDir()
+		s, err := run(t, engine, dir, &Speed{Dir: dir, Journal: WAL, Scale: 1, Seed: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +97,8 @@ func TestTenants(t *testing.T) {
 			{Journal: WAL, Databases: 1, Connections: 2, Work: Order},
 			{Journal: WAL, Databases: 1, Connections: 1, Work: Blob},
 		} {
-			s, err := run(t, engine, Job{Tenants: &w})
+			w.Dir = t.TempDir()
+			s, err := run(t, engine, w.Dir, &w)
 			if err != nil || s.Ops == 0 || s.P99 == 0 {
 				t.Errorf("%+v: %+v, %v", w, s, err)
 			}
@@ -132,8 +136,8 @@ func TestTenantsMissRows(t *testing.T) {
 
 func TestCold(t *testing.T) {
 	base := t.TempDir()
-	c := Cold{Base: base, Rows: 500, Seed: 3, What: Make}
-	if _, err := run(t, "", Job{Cold: &c}); err != nil {
+	c := Cold{Dir: base, Rows: 500, Seed: 3, What: Make}
+	if _, err := run(t, "", c.Dir, &c); err != nil {
 		t.Fatal(err)
 	}
 	each(t, func(t *testing.T, engine string) {
@@ -143,14 +147,14 @@ func TestCold(t *testing.T) {
 		for _, what := range ColdWork {
 			c := c
 			c.What = what
-			s, err := run(t, engine, Job{Cold: &c})
+			s, err := run(t, engine, c.Dir, &c)
 			if want := map[string]int64{Lookups: 50}[what]; err != nil || s.Ops != max(want, 1) {
 				t.Errorf("%s: %+v, %v", what, s, err)
 			}
 		}
 	})
 	c.What, c.Rows = Scan, 501
-	if _, err := run(t, Default, Job{Cold: &c}); err == nil {
+	if _, err := run(t, Default, c.Dir, &c); err == nil {
 		t.Error("a missing row is not noticed")
 	}
 }
@@ -159,16 +163,16 @@ func TestRefused(t *testing.T) {
 	if err := Probe("postgres"); err == nil {
 		t.Error("an unknown engine was accepted")
 	}
-	for name, j := range map[string]Job{
-		"nothing": {}, "journal": {Speed: &Speed{Journal: "paper", Scale: 1}}, "work": {Cold: &Cold{What: "sleep", Rows: MinRows, Base: t.TempDir()}},
-	} {
-		if _, err := run(t, Default, j); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+	dir := t.TempDir()
+	if _, err := run(t, Default, dir, &Speed{Dir: dir, Journal: "paper", Scale: 1}); err == nil {
+		t.Error("an unknown journal mode was accepted")
+	}
+	if _, err := run(t, Default, dir, &Cold{Dir: dir, What: "sleep", Rows: MinRows}); err == nil {
+		t.Error("unknown work was accepted")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Job{Dir: t.TempDir(), Speed: &Speed{Journal: WAL, Scale: 1}}.Run(ctx, Default, measure.Plan{})
+	_, err := (&Speed{Dir: dir, Journal: WAL, Scale: 1}).Run(ctx, Default, measure.Plan{})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}

@@ -31,6 +31,8 @@ var TenantWork = []string{Row, Order, Blob}
 
 // Tenants commits repeatedly to each of several databases.
 type Tenants struct {
+	// Dir is an existing directory. The round creates a temporary one in it.
+	Dir string `json:"dir"`
 	// Work is the kind of commit. Empty means Row.
 	Work string `json:"work,omitempty"`
 	// Journal is one of the journal modes of this package.
@@ -101,6 +103,11 @@ func numbers(most int) string {
 }
 
 func (t Tenants) work() string { return cmp.Or(t.Work, Row) }
+
+// Run measures commits.
+func (t *Tenants) Run(ctx context.Context, engine string, plan measure.Plan) (measure.Sample, error) {
+	return inRound(t.Dir, func(dir string) (measure.Sample, error) { return t.run(ctx, engine, dir, plan) })
+}
 
 // run measures commits. Afterwards each database must have every acknowledged row.
 func (t Tenants) run(ctx context.Context, engine, dir string, plan measure.Plan) (s measure.Sample, err error) {

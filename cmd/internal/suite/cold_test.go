@@ -35,7 +35,7 @@ func TestColdReadsAreCold(t *testing.T) {
 		}
 	}
 	for _, j := range w.jobs[1:] {
-		if r := j.RandRead; !r.Cold || r.Direct || r.Span != opts.Size {
+		if r := of[workload.RandRead](j); !r.Cold || r.Direct || r.Span != opts.Size {
 			t.Errorf("job %+v", r)
 		}
 	}
@@ -44,8 +44,8 @@ func TestColdReadsAreCold(t *testing.T) {
 func TestColdReadsThatWereNot(t *testing.T) {
 	for share, says := range map[float64]string{0.5: "not cold", 1: "", 2: "read ahead"} {
 		w, opts := newWorld(), coldFile(t)
-		inner := w.Round
-		w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		inner := w.Workers.Round
+		w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 			s, err := inner(ctx, j)
 			s.DeviceReads = int64(share * float64(s.Bytes))
 			return s, err
@@ -60,13 +60,13 @@ func TestColdReadsThatWereNot(t *testing.T) {
 
 func TestCacheThatCannotBeEvictedIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	w.ProbeEvict = func(string) error { return fmt.Errorf("%w: this is a test", datafile.ErrCached) }
+	w.probeEvict = func(string) error { return fmt.Errorf("%w: this is a test", datafile.ErrCached) }
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != defaultCells-3 || len(run.Skipped) != 1 || run.Skipped[0].Params["cache"] != CacheCold ||
 		!strings.Contains(run.Skipped[0].Reason, "--dir") {
 		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 	}
-	w.ProbeEvict = func(string) error { return syscall.EIO }
+	w.probeEvict = func(string) error { return syscall.EIO }
 	if _, err := File(t.Context(), opts, w.Env); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a broken device: %v", err)
 	}

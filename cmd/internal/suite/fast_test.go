@@ -31,7 +31,7 @@ func (d *fakeDevice) Close() error       { d.closed++; return nil }
 // withFast adds a storage in memory to the world.
 func (w *world) withFast(t *testing.T) *fakeDevice {
 	d := &fakeDevice{dir: t.TempDir()}
-	w.FastDevice = func(_ context.Context, size int64) (FastDevice, error) {
+	w.fastDevice = func(_ context.Context, size int64) (FastDevice, error) {
 		d.size = size
 		return d, nil
 	}
@@ -53,7 +53,7 @@ func TestFastDeviceIsMeasuredBesideTheDisk(t *testing.T) {
 			t.Errorf("cell %d: %v", i, c.Params)
 		}
 	}
-	if last := w.jobs[len(w.jobs)-1].RandRead; !strings.HasPrefix(last.Path, d.dir+"/") || !last.Direct {
+	if last := of[workload.RandRead](w.jobs[len(w.jobs)-1]); !strings.HasPrefix(last.Path, d.dir+"/") || !last.Direct {
 		t.Errorf("last job %+v", last)
 	}
 	if last := (*rounds)[len(*rounds)-1]; !strings.HasPrefix(last.Path, d.dir+"/") {
@@ -74,7 +74,7 @@ func TestFastDeviceAlone(t *testing.T) {
 	d := w.withFast(t)
 	d.note = "ext4 instead of XFS"
 	opts.Fast = FastOnly
-	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*datafile.File, error) {
+	w.maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*datafile.File, error) {
 		if dir != d.dir {
 			t.Errorf("a file in %s", dir)
 		}
@@ -89,7 +89,7 @@ func TestFastDeviceAlone(t *testing.T) {
 func TestNoFastDeviceIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	opts.Fast = FastAdd
-	w.FastDevice = func(context.Context, int64) (FastDevice, error) {
+	w.fastDevice = func(context.Context, int64) (FastDevice, error) {
 		return nil, fmt.Errorf("%w: mkfs.xfs is not installed", fastdev.ErrUnavailable)
 	}
 	run, err := File(t.Context(), opts, w.Env)
@@ -117,21 +117,21 @@ func TestNoDiskDoesNotEndTheFastDevice(t *testing.T) {
 func TestFastDeviceIsClosedWhateverHappens(t *testing.T) {
 	for name, breakIt := range map[string]func(*world, context.CancelFunc){
 		"a failing round": func(w *world, _ context.CancelFunc) {
-			w.Round = func(_ context.Context, j workload.Job) (measure.Sample, error) {
-				if j.RandRead != nil {
+			w.Workers.Round = func(_ context.Context, j workload.Job) (measure.Sample, error) {
+				if of[workload.RandRead](j) != nil {
 					return measure.Sample{}, errors.New("broken")
 				}
 				return measure.Sample{}, nil
 			}
 		},
 		"an interrupt": func(w *world, cancel context.CancelFunc) {
-			w.Round = func(ctx context.Context, _ workload.Job) (measure.Sample, error) {
+			w.Workers.Round = func(ctx context.Context, _ workload.Job) (measure.Sample, error) {
 				cancel()
 				return measure.Sample{}, ctx.Err()
 			}
 		},
 		"no room for the file": func(w *world, _ context.CancelFunc) {
-			w.Maker.Free = func(string) (int64, error) { return 1, nil }
+			w.maker.Free = func(string) (int64, error) { return 1, nil }
 		},
 	} {
 		w, opts := newWorld(), smallFile(t)
@@ -159,7 +159,7 @@ func TestFastSizeLeavesMemory(t *testing.T) {
 		{1 << 30, 255 << 20, 0},
 		{1 << 20, 4 << 20, 1 << 20},
 	} {
-		f := &fileRun{opts: FileOptions{Size: tc.size}, env: Env{AvailableMemory: func() int64 { return tc.free }}}
+		f := &fileRun{opts: FileOptions{Size: tc.size}, env: Env{machine: machine{availableMemory: func() int64 { return tc.free }}}}
 		if got, err := f.fastSize(); got != tc.want || (err == nil) != (tc.want > 0) {
 			t.Errorf("%d of %d free: %d, %v; want %d", tc.size, tc.free, got, err, tc.want)
 		} else if err != nil && !strings.HasSuffix(err.Error(), "needs 256 MiB of available memory, and 255 MiB are available: free some, or leave the device out with --fast=none") {

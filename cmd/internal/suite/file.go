@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/fio"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -92,7 +93,7 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	if err := f.openStores(ctx); err != nil {
 		return err
 	}
-	about, err := f.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
+	about, err := f.env.Workers.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
 		return fmt.Errorf("get the backend of ringside: %w", err)
 	}
@@ -110,6 +111,58 @@ func (f *fileRun) prepare(ctx context.Context) error {
 	return f.findFio(ctx, f.stores[f.cells[direct].storage])
 }
 
+// possible returns the cells that can be measured here, and notes the others as skipped.
+func (f *fileRun) possible() ([]cell, error) {
+	cells := slices.DeleteFunc(f.opts.cells(), func(c cell) bool { return f.stores[c.storage] == nil })
+	for _, storage := range f.opts.storages() {
+		for _, probe := range []struct {
+			cache    string
+			try      func(path string) error
+			cannot   error
+			question string
+		}{
+			{CacheDirect, f.env.probeDirect, workload.ErrNoDirect, "try O_DIRECT"},
+			{CacheCold, f.env.probeEvict, datafile.ErrCached, "try to evict the file"},
+		} {
+			here := func(c cell) bool { return c.cache == probe.cache && c.storage == storage }
+			if !slices.ContainsFunc(cells, here) {
+				continue
+			}
+			err := probe.try(f.stores[storage].path)
+			if err != nil && !errors.Is(err, probe.cannot) {
+				return nil, fmt.Errorf("%s: %w", probe.question, err)
+			}
+			if err != nil {
+				f.skipCache(cell{storage: storage, cache: probe.cache}, err)
+				cells = slices.DeleteFunc(cells, here)
+			}
+		}
+	}
+	return slices.DeleteFunc(cells, f.impossible), nil
+}
+
+// skipCache notes that all cells with one state of the cache on one storage are left out.
+func (f *fileRun) skipCache(c cell, err error) {
+	p := report.Params{"cache": c.cache}
+	if c.storage != StorageDisk {
+		p["storage"] = c.storage
+	}
+	f.skip(report.Skip{Params: p, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
+}
+
+// impossible reports whether the cell cannot be measured here, and notes the reason.
+func (f *fileRun) impossible(c cell) bool {
+	reason := workloadOf(c).impossible(f, c)
+	if reason != "" {
+		s := report.Skip{Workload: c.workload, Params: f.params(c), Reason: reason}
+		if reason == ycsb.ErrMissing.Error() {
+			s.Params = nil // this build has no cell of the workload
+		}
+		f.skip(s)
+	}
+	return reason != ""
+}
+
 // points returns the cells with the functions that run them.
 func (f *fileRun) points() []point {
 	var out []point
@@ -125,7 +178,7 @@ func (f *fileRun) points() []point {
 				}
 				return f.sample(c, name, s), nil
 			},
-			open: f.env.opener(func(name string, pair int) (workload.Job, error) {
+			open: f.env.Workers.opener(func(name string, pair int) (workload.Job, error) {
 				if isFio(name) {
 					return workload.Job{}, errors.ErrUnsupported
 				}
@@ -146,7 +199,7 @@ func (f *fileRun) round(ctx context.Context, c cell, name string, pair int) (mea
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	return f.env.Round(ctx, j)
+	return f.env.Workers.Round(ctx, j)
 }
 
 // sample checks a sample and turns it into one of the report.
@@ -181,53 +234,112 @@ func (f *fileRun) params(c cell) report.Params {
 	return p
 }
 
-// isFio reports whether the engine is the fio program.
-func isFio(engine string) bool {
-	return engine == fio.Name || engine == fio.NameFixed || engine == fio.NameBatched
+const (
+	nameRandRead = "randread"
+
+	// hotSpan is the part of the file that is kept in the page cache: more than processor caches
+	// hold, and less than the memory of any machine.
+	hotSpan = 256 << 20
+	// coldSpan limits the list of blocks that are each read once.
+	coldSpan = 4 << 30
+	// directSize is large enough that a device's own cache does not serve most reads.
+	directSize = 1 << 30
+)
+
+// randRead reads blocks at random offsets of the storage's file.
+type randRead struct{}
+
+func (randRead) name() string { return nameRandRead }
+
+func (randRead) cells(o FileOptions) []cell { return o.randReadCells() }
+
+// impossible returns a limit of the file or of memory, or "".
+func (randRead) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
+
+// tooLarge returns the reason why the file or memory is too small for this many buffers, or "".
+func (f *fileRun) tooLarge(c cell, buffers int) string {
+	bytes, free := int64(c.block)*int64(buffers), f.env.availableMemory()
+	switch span := f.span(c); {
+	case span < int64(c.block):
+		return fmt.Sprintf("the file has only %d bytes to read", span)
+	case free > 0 && bytes > free/2:
+		return fmt.Sprintf("its buffers take %d MiB of %d MiB of available memory", bytes>>20, free>>20)
+	}
+	return ""
 }
 
-// findFio finds the program and checks that it can read the storage's file. Without fio the run
-// goes on.
-func (f *fileRun) findFio(ctx context.Context, st *store) error {
-	program, err := f.env.FindFio()
-	if err == nil {
-		err = f.tryFio(ctx, program, st)
+func (randRead) engines(f *fileRun, c cell) []string {
+	engines := []string{engine.NameOS, engine.NameRingside}
+	if f.fio != "" && c.cache == CacheDirect {
+		engines = append(append(engines, fio.Name), f.opts.FioAlso...)
 	}
+	return engines
+}
+
+// prepare evicts or loads the page cache as the cell requires.
+func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
+	return f.setCache(ctx, c, f.stores[c.storage].path)
+}
+
+// setCache evicts or loads the page cache of a file as the cell requires.
+func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
+	if c.cache == CacheHot {
+		return datafile.ReadIn(ctx, path, f.span(c))
+	}
+	return datafile.Evict(path)
+}
+
+// job returns the reads of an engine. All engines of a pair read the same offsets, except fio, which
+// has its own sequence.
+func (randRead) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
+	j := f.job(c, name)
+	reads := f.reads(c, pair)
+	j.Work = &reads
+	return j, nil
+}
+
+// job returns a round of the cell's workload without the workload's parameters.
+func (f *fileRun) job(c cell, engine string) workload.Job {
+	return workload.Job{
+		Suite: fileSuite, Workload: c.workload, Engine: engine, Goroutines: c.goroutines,
+		Warm: f.opts.warm(), Measure: f.opts.Duration,
+	}
+}
+
+// reads returns the random reads of the cell.
+func (f *fileRun) reads(c cell, pair int) workload.RandRead {
+	st := f.stores[c.storage]
+	return workload.RandRead{
+		Path: st.path, Span: f.span(c), Block: c.block, Direct: c.cache == CacheDirect, Cold: c.cache == CacheCold,
+		Seed: f.opts.Seed + uint64(pair), Content: st.content(),
+	}
+}
+
+// check adds a note if cached reads went to the device, or if cold reads did not.
+func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
+	point := describe(c.workload, f.params(c))
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("stopped before anything was measured: %w", ctx.Err())
-	case err != nil:
-		f.skip(report.Skip{Engine: fio.Name, Reason: err.Error()})
+	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
+		f.note("%s: the page cache was not hot: %s got more than 1 %% from the device in a round or more", point, name)
+	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
+		f.note("%s: the page cache was not cold: %s got less than 95 %% from the device in a round or more", point, name)
+	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
+		f.note("%s: the kernel read ahead: the device gave more than %s asked for in a round or more", point, name)
 	}
-	return nil
 }
 
-// tryFio reads for a moment. The features of fio depend on its build and on the privileges of this
-// process.
-func (f *fileRun) tryFio(ctx context.Context, program string, st *store) error {
-	for _, name := range append([]string{fio.Name}, f.opts.FioAlso...) {
-		s, err := f.env.Fio(ctx, program, fio.RandRead{
-			Engine: name, Path: st.path, Span: st.size, Block: minBlock, Depth: 1, Measure: time.Millisecond, Seed: f.opts.Seed,
-		})
-		if err != nil {
-			return err
-		}
-		if s.Backend != "" {
-			f.run.Host.Peers = []string{s.Backend}
-		}
+// span returns the number of bytes, from the start of the file, that the cell reads.
+func (f *fileRun) span(c cell) int64 {
+	size := f.stores[c.storage].size
+	if c.cache == CacheDirect {
+		return size
 	}
-	f.fio = program
-	return nil
-}
-
-// fioRound runs fio on the cell, with as many reads in flight as the other engines have.
-func (f *fileRun) fioRound(ctx context.Context, c cell, name string, pair int) (measure.Sample, error) {
-	depth := c.goroutines
-	if c.workload == nameBatch {
-		depth = c.count()
+	span := min(size, hotSpan)
+	if c.cache == CacheCold {
+		span = min(size, coldSpan)
 	}
-	return f.env.Fio(ctx, f.fio, fio.RandRead{
-		Engine: name, Path: f.stores[c.storage].path, Span: f.span(c), Block: c.block, Depth: depth,
-		Warm: f.opts.warm(), Measure: f.opts.Duration, Seed: f.opts.Seed + uint64(pair),
-	})
+	if free := f.env.availableMemory(); free > 0 {
+		span = min(span, max(free/2, minSize))
+	}
+	return span - span%datafile.UnitSize
 }

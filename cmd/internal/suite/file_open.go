@@ -59,7 +59,7 @@ func (openClose) prepare(ctx context.Context, f *fileRun, c cell) error {
 // job returns the work of an engine. Both halves of a pair read the same offsets.
 func (openClose) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
-	j.Open = &workload.Open{RandRead: f.reads(c, pair)}
+	j.Work = &workload.Open{RandRead: f.reads(c, pair)}
 	return j, nil
 }
 

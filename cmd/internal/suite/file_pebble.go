@@ -59,10 +59,10 @@ func (o FileOptions) wantsPebble() bool {
 
 // impossible returns a limit of the build, of the storage or of memory, or "".
 func (pebbleDatabase) impossible(f *fileRun, c cell) string {
-	if !f.env.Pebble {
+	if !f.env.pebble {
 		return ycsb.ErrMissing.Error()
 	}
-	if free := f.env.AvailableMemory(); c.cache == CacheHot && free > 0 && free < ycsb.Memory {
+	if free := f.env.availableMemory(); c.cache == CacheHot && free > 0 && free < ycsb.Memory {
 		return fmt.Sprintf("the page cache must hold %d MiB, and %d MiB of memory are available", ycsb.Memory>>20, free>>20)
 	}
 	return f.readOnly(c)
@@ -82,8 +82,8 @@ func (pebbleDatabase) prepare(ctx context.Context, f *fileRun, c cell) error {
 			return err
 		}
 		j := f.job(c, engine.NameOS)
-		j.YCSB = &ycsb.Job{Dir: dir, Records: ycsb.Records, Seed: f.opts.Seed}
-		if _, err := f.env.Round(ctx, j); err != nil {
+		j.Work = &workload.YCSB{Job: ycsb.Job{Dir: dir, Records: ycsb.Records, Seed: f.opts.Seed}}
+		if _, err := f.env.Workers.Round(ctx, j); err != nil {
 			return fmt.Errorf("make a database of pebble: %w", err)
 		}
 		st.pebble = dir
@@ -101,9 +101,9 @@ func (pebbleDatabase) job(f *fileRun, c cell, name string, pair int) (workload.J
 	if j.Warm = warmFor(j.Measure); c.cache == CacheCold {
 		j.Warm = 0 // what it reads is removed from the page cache
 	}
-	j.YCSB = &ycsb.Job{
+	j.Work = &workload.YCSB{Job: ycsb.Job{
 		Dir: f.stores[c.storage].pebble, Mix: c.more[paramMix].(string), Records: ycsb.Records,
 		Cold: c.cache == CacheCold, Seed: f.opts.Seed + uint64(pair),
-	}
+	}}
 	return j, nil
 }

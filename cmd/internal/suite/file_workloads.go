@@ -17,34 +17,6 @@ import (
 	"github.com/ringside-io/ringside/features"
 )
 
-// chosen reports whether the options select the workload. If the user sets an axis but names no
-// workloads, only the random reads are selected.
-func (o FileOptions) chosen(workload string) bool {
-	switch {
-	case len(o.Workloads) > 0:
-		return slices.Contains(o.Workloads, workload)
-	case len(o.Blocks)+len(o.Goroutines) > 0, o.cachesGiven:
-		return workload == nameRandRead
-	}
-	return true
-}
-
-// wants reports whether this state of the page cache is to be measured.
-func (o FileOptions) wants(cache string) bool { return slices.Contains(o.Caches, cache) }
-
-// blocksOr returns the block sizes that the user gave, else the workload's own.
-func (o FileOptions) blocksOr(own ...int) []int { return orOwn(o.Blocks, own) }
-
-// goroutinesOr returns the numbers of goroutines that the user gave, else the workload's own.
-func (o FileOptions) goroutinesOr(own ...int) []int { return orOwn(o.Goroutines, own) }
-
-func orOwn(given, own []int) []int {
-	if len(given) > 0 {
-		return given
-	}
-	return own
-}
-
 // bothEngines is embedded by workloads that compare ringside with os and add no notes to samples.
 type bothEngines struct{}
 
@@ -60,116 +32,6 @@ func (f *fileRun) readOnly(c cell) string {
 		return "it writes, and the file of --path is only read: choose a directory with --dir"
 	}
 	return ""
-}
-
-const (
-	nameRandRead = "randread"
-
-	// hotSpan is the part of the file that is kept in the page cache: more than processor caches
-	// hold, and less than the memory of any machine.
-	hotSpan = 256 << 20
-	// coldSpan limits the list of blocks that are each read once.
-	coldSpan = 4 << 30
-	// directSize is large enough that a device's own cache does not serve most reads.
-	directSize = 1 << 30
-)
-
-// randRead reads blocks at random offsets of the storage's file.
-type randRead struct{}
-
-func (randRead) name() string { return nameRandRead }
-
-func (randRead) cells(o FileOptions) []cell { return o.randReadCells() }
-
-// impossible returns a limit of the file or of memory, or "".
-func (randRead) impossible(f *fileRun, c cell) string { return f.tooLarge(c, c.goroutines) }
-
-// tooLarge returns the reason why the file or memory is too small for this many buffers, or "".
-func (f *fileRun) tooLarge(c cell, buffers int) string {
-	bytes, free := int64(c.block)*int64(buffers), f.env.AvailableMemory()
-	switch span := f.span(c); {
-	case span < int64(c.block):
-		return fmt.Sprintf("the file has only %d bytes to read", span)
-	case free > 0 && bytes > free/2:
-		return fmt.Sprintf("its buffers take %d MiB of %d MiB of available memory", bytes>>20, free>>20)
-	}
-	return ""
-}
-
-func (randRead) engines(f *fileRun, c cell) []string {
-	engines := []string{engine.NameOS, engine.NameRingside}
-	if f.fio != "" && c.cache == CacheDirect {
-		engines = append(append(engines, fio.Name), f.opts.FioAlso...)
-	}
-	return engines
-}
-
-// prepare evicts or loads the page cache as the cell requires.
-func (randRead) prepare(ctx context.Context, f *fileRun, c cell) error {
-	return f.setCache(ctx, c, f.stores[c.storage].path)
-}
-
-// setCache evicts or loads the page cache of a file as the cell requires.
-func (f *fileRun) setCache(ctx context.Context, c cell, path string) error {
-	if c.cache == CacheHot {
-		return datafile.ReadIn(ctx, path, f.span(c))
-	}
-	return datafile.Evict(path)
-}
-
-// job returns the reads of an engine. All engines of a pair read the same offsets, except fio, which
-// has its own sequence.
-func (randRead) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
-	j := f.job(c, name)
-	reads := f.reads(c, pair)
-	j.RandRead = &reads
-	return j, nil
-}
-
-// job returns a round of the cell's workload without the workload's parameters.
-func (f *fileRun) job(c cell, engine string) workload.Job {
-	return workload.Job{
-		Suite: fileSuite, Workload: c.workload, Engine: engine, Goroutines: c.goroutines,
-		Warm: f.opts.warm(), Measure: f.opts.Duration,
-	}
-}
-
-// reads returns the random reads of the cell.
-func (f *fileRun) reads(c cell, pair int) workload.RandRead {
-	st := f.stores[c.storage]
-	return workload.RandRead{
-		Path: st.path, Span: f.span(c), Block: c.block, Direct: c.cache == CacheDirect, Cold: c.cache == CacheCold,
-		Seed: f.opts.Seed + uint64(pair), Content: st.content(),
-	}
-}
-
-// check adds a note if cached reads went to the device, or if cold reads did not.
-func (randRead) check(f *fileRun, c cell, name string, s measure.Sample) {
-	point := describe(c.workload, f.params(c))
-	switch {
-	case c.cache == CacheHot && s.DeviceReads > s.Bytes/100:
-		f.note("%s: the page cache was not hot: %s got more than 1 %% from the device in a round or more", point, name)
-	case c.cache == CacheCold && s.DeviceReads < s.Bytes-s.Bytes/20:
-		f.note("%s: the page cache was not cold: %s got less than 95 %% from the device in a round or more", point, name)
-	case c.cache == CacheCold && s.DeviceReads > s.Bytes+s.Bytes/20:
-		f.note("%s: the kernel read ahead: the device gave more than %s asked for in a round or more", point, name)
-	}
-}
-
-// span returns the number of bytes, from the start of the file, that the cell reads.
-func (f *fileRun) span(c cell) int64 {
-	size := f.stores[c.storage].size
-	if c.cache == CacheDirect {
-		return size
-	}
-	span := min(size, hotSpan)
-	if c.cache == CacheCold {
-		span = min(size, coldSpan)
-	}
-	if free := f.env.AvailableMemory(); free > 0 {
-		span = min(span, max(free/2, minSize))
-	}
-	return span - span%datafile.UnitSize
 }
 
 const (
@@ -227,7 +89,7 @@ func (randWrite) prepare(ctx context.Context, f *fileRun, c cell) error {
 	st := f.stores[c.storage]
 	if st.written == nil {
 		f.env.Progress.Note("writing the file to overwrite")
-		made, err := f.env.Maker.Make(ctx, st.dir, min(st.size, directWrites), f.opts.Seed, nil)
+		made, err := f.env.maker.Make(ctx, st.dir, min(st.size, directWrites), f.opts.Seed, nil)
 		if err != nil {
 			return fmt.Errorf("create a file to overwrite: %w", err)
 		}
@@ -252,7 +114,7 @@ func (randWrite) job(f *fileRun, c cell, name string, pair int) (workload.Job, e
 	st := f.stores[c.storage]
 	st.writes++
 	j := f.job(c, name)
-	j.RandWrite = &workload.RandWrite{
+	j.Work = &workload.RandWrite{
 		Path: st.written.Path(), Span: writeSpan(c, st.written), Block: c.block, Direct: c.cache == CacheDirect,
 		Sync: c.workload == nameSync, Seed: f.opts.Seed + uint64(pair), Stamp: f.opts.Seed<<16 + st.writes,
 	}
@@ -363,7 +225,7 @@ func (batch) prepare(ctx context.Context, f *fileRun, c cell) error {
 // has its own sequence.
 func (batch) job(f *fileRun, c cell, name string, pair int) (workload.Job, error) {
 	j := f.job(c, name)
-	j.Batch = &workload.Batch{RandRead: f.reads(c, pair), Count: c.count()}
+	j.Work = &workload.Batch{RandRead: f.reads(c, pair), Count: c.count()}
 	return j, nil
 }
 
@@ -426,7 +288,7 @@ func (durableAppend) job(f *fileRun, c cell, name string, pair int) (workload.Jo
 		return workload.Job{}, err
 	}
 	j := f.job(c, name)
-	j.Append = &workload.Append{Dir: dir, Record: c.more[paramRecord].(int), Seed: f.opts.Seed + uint64(pair)}
+	j.Work = &workload.Append{Dir: dir, Record: c.more[paramRecord].(int), Seed: f.opts.Seed + uint64(pair)}
 	return j, nil
 }
 
@@ -476,6 +338,6 @@ func (burner) job(f *fileRun, c cell, name string, pair int) (workload.Job, erro
 	j := f.job(c, name)
 	j.Measure *= burnerWindows
 	j.Warm = warmFor(j.Measure)
-	j.Burner = &workload.Burner{RandRead: f.reads(c, pair), Burners: c.more[paramComputing].(int)}
+	j.Work = &workload.Burner{RandRead: f.reads(c, pair), Burners: c.more[paramComputing].(int)}
 	return j, nil
 }

@@ -77,9 +77,9 @@ func TestDefaultWorkloadsFitTheirTime(t *testing.T) {
 func TestBatchCells(t *testing.T) {
 	w, opts := newWorld(), only(t, nameBatch)
 	opts.NoFio = false
-	w.FindFio = func() (string, error) { return "/bin/fio", nil }
+	w.findFio = func() (string, error) { return "/bin/fio", nil }
 	var rounds []fio.RandRead
-	w.Fio = func(_ context.Context, _ string, r fio.RandRead) (measure.Sample, error) {
+	w.fio = func(_ context.Context, _ string, r fio.RandRead) (measure.Sample, error) {
 		if r.Engine == fio.NameBatched {
 			rounds = append(rounds, r)
 		}
@@ -102,7 +102,7 @@ func TestBatchCells(t *testing.T) {
 		t.Errorf("rounds of fio: %+v", rounds)
 	}
 	for _, j := range w.jobs[1:] {
-		if b := j.Batch; b == nil || b.Count < 16 || b.Content == nil || j.Goroutines != 1 || b.Direct && b.Span != opts.Size {
+		if b := of[workload.Batch](j); b == nil || b.Count < 16 || b.Content == nil || j.Goroutines != 1 || b.Direct && b.Span != opts.Size {
 			t.Fatalf("job %+v of %+v", j, b)
 		}
 	}
@@ -111,7 +111,7 @@ func TestBatchCells(t *testing.T) {
 
 func TestBatchNeedsMemoryForItsBuffers(t *testing.T) {
 	w, opts := newWorld(), only(t, nameBatch)
-	w.AvailableMemory = func() int64 { return 8 << 20 }
+	w.availableMemory = func() int64 { return 8 << 20 }
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != 3 || len(run.Skipped) != 1 {
 		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
@@ -120,15 +120,15 @@ func TestBatchNeedsMemoryForItsBuffers(t *testing.T) {
 
 func TestAppendCells(t *testing.T) {
 	w, opts := newWorld(), only(t, nameAppend)
-	inner, dirs := w.Round, map[string]bool{}
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
-		if j.Append != nil {
-			dirs[j.Append.Dir] = true
-			if info, err := os.Stat(j.Append.Dir); err != nil || !info.IsDir() || filepath.Dir(j.Append.Dir) != opts.Dir {
-				t.Errorf("log in %s: %v", j.Append.Dir, err)
+	inner, dirs := w.Workers.Round, map[string]bool{}
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if of[workload.Append](j) != nil {
+			dirs[of[workload.Append](j).Dir] = true
+			if info, err := os.Stat(of[workload.Append](j).Dir); err != nil || !info.IsDir() || filepath.Dir(of[workload.Append](j).Dir) != opts.Dir {
+				t.Errorf("log in %s: %v", of[workload.Append](j).Dir, err)
 			}
 			// A round that was killed leaves its log behind.
-			if err := os.WriteFile(filepath.Join(j.Append.Dir, "log"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(of[workload.Append](j).Dir, "log"), nil, 0o600); err != nil {
 				t.Error(err)
 			}
 		}
@@ -140,8 +140,8 @@ func TestAppendCells(t *testing.T) {
 	}
 	want := []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside}
 	for i, j := range w.jobs[1:] {
-		if j.Engine != inTurn(i, opts.Pairs, want...) || j.Append.Record != []int{128, k4}[i/18] || j.Append.Seed != opts.Seed+uint64(i/3%2) {
-			t.Fatalf("round %d: %+v of %+v", i, j, j.Append)
+		if j.Engine != inTurn(i, opts.Pairs, want...) || of[workload.Append](j).Record != []int{128, k4}[i/18] || of[workload.Append](j).Seed != opts.Seed+uint64(i/3%2) {
+			t.Fatalf("round %d: %+v of %+v", i, j, of[workload.Append](j))
 		}
 	}
 	if p := run.Cells[2].Params; p["goroutines"] != 64 || p[paramRecord] != 128 || p["block"] != nil {
@@ -158,7 +158,7 @@ func TestBurnerCells(t *testing.T) {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
 	for _, j := range w.jobs[1:] {
-		if b := j.Burner; b == nil || b.Burners < 1 || !b.Direct || j.Goroutines != 32 {
+		if b := of[workload.Burner](j); b == nil || b.Burners < 1 || !b.Direct || j.Goroutines != 32 {
 			t.Fatalf("job %+v of %+v", j, b)
 		}
 	}
@@ -170,9 +170,9 @@ func TestBurnerCells(t *testing.T) {
 
 func TestRandWriteCells(t *testing.T) {
 	w, opts := newWorld(), only(t, nameRandWrite)
-	inner, stamps := w.Round, map[uint64]bool{}
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
-		if r := j.RandWrite; r != nil {
+	inner, stamps := w.Workers.Round, map[uint64]bool{}
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if r := of[workload.RandWrite](j); r != nil {
 			stamps[r.Stamp] = true
 			if info, err := os.Stat(r.Path); err != nil || info.Size() < r.Span || r.Span == 0 {
 				t.Errorf("overwrites %d bytes of %s: %v", r.Span, r.Path, err)
@@ -188,7 +188,7 @@ func TestRandWriteCells(t *testing.T) {
 	if len(stamps) != len(jobs) {
 		t.Errorf("%d rounds have %d stamps", len(jobs), len(stamps))
 	}
-	if a, b := jobs[0].RandWrite, jobs[1].RandWrite; a.Seed != b.Seed || a.Path != b.Path || jobs[0].Engine == jobs[1].Engine {
+	if a, b := of[workload.RandWrite](jobs[0]), of[workload.RandWrite](jobs[1]); a.Seed != b.Seed || a.Path != b.Path || jobs[0].Engine == jobs[1].Engine {
 		t.Errorf("halves of a pair: %+v and %+v", a, b)
 	}
 	wantEmpty(t, opts.Dir)
@@ -231,7 +231,7 @@ func TestOpenCells(t *testing.T) {
 		t.Errorf("parameters %v", p)
 	}
 	for i, j := range w.jobs[1:] {
-		if r := j.Open; r == nil || r.Content == nil || r.Cold || (r.Block > 0) != (i >= 4) || r.Direct != (i >= 8) ||
+		if r := of[workload.Open](j); r == nil || r.Content == nil || r.Cold || (r.Block > 0) != (i >= 4) || r.Direct != (i >= 8) ||
 			r.Seed != opts.Seed+uint64(i/2%2) || j.Engine != inTurn(i, opts.Pairs, engine.NameOS, engine.NameRingside) {
 			t.Fatalf("round %d: %+v of %+v", i, j, r)
 		}
@@ -266,9 +266,9 @@ func TestSyncCells(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for i, j := range w.jobs[1:] {
-		r, want := j.RandWrite, inTurn(seen[j.Workload], opts.Pairs, engines[j.Workload]...)
+		r, want := of[workload.RandWrite](j), inTurn(seen[j.Workload], opts.Pairs, engines[j.Workload]...)
 		seen[j.Workload]++
-		if r == nil || r.Sync != (j.Workload == nameSync) || r.Sync && r.Direct || r.Path != w.jobs[1].RandWrite.Path || j.Engine != want {
+		if r == nil || r.Sync != (j.Workload == nameSync) || r.Sync && r.Direct || r.Path != of[workload.RandWrite](w.jobs[1]).Path || j.Engine != want {
 			t.Fatalf("round %d: %+v of %+v", i, j, r)
 		}
 	}
@@ -303,7 +303,7 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, j := range w.jobs {
-		if j.Append != nil || j.RandWrite != nil {
+		if of[workload.Append](j) != nil || of[workload.RandWrite](j) != nil {
 			t.Fatalf("job %+v", j)
 		}
 	}
@@ -323,8 +323,8 @@ func TestUsersFileIsNotWritten(t *testing.T) {
 func TestInterruptRemovesWhatIsOverwritten(t *testing.T) {
 	w, opts := newWorld(), only(t, nameRandWrite)
 	ctx, cancel := context.WithCancel(t.Context())
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
-		if j.RandWrite != nil {
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if of[workload.RandWrite](j) != nil {
 			cancel()
 		}
 		return measure.Sample{Ops: 1, Elapsed: 1}, ctx.Err()

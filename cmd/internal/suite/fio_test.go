@@ -16,8 +16,8 @@ import (
 // withFio installs a fio that records its rounds and returns err.
 func (w *world) withFio(err error) *[]fio.RandRead {
 	var rounds []fio.RandRead
-	w.FindFio = func() (string, error) { return "/bin/fio", nil }
-	w.Fio = func(_ context.Context, program string, r fio.RandRead) (measure.Sample, error) {
+	w.findFio = func() (string, error) { return "/bin/fio", nil }
+	w.fio = func(_ context.Context, program string, r fio.RandRead) (measure.Sample, error) {
 		rounds = append(rounds, r)
 		return measure.Sample{Ops: 1, Elapsed: 1, Backend: "fio-9.9"}, err
 	}

@@ -30,33 +30,6 @@ type NetPeer interface {
 	Remove() error
 }
 
-// NetEnv connects the suite "net" to the system. All functions must be set. Functions that run a
-// server get the peer of a foreign engine, and nil for the others.
-type NetEnv struct {
-	// Round runs one round with our load generator. Client runs one with a load generator by others.
-	// Idle runs one without load.
-	Round func(context.Context, echo.Setup, NetPeer, loadgen.Job) (echo.Sample, error)
-	// Open starts an engine that takes turns, with our load generator.
-	Open   func(context.Context, echo.Setup, NetPeer, loadgen.Job) (measure.Player, error)
-	Client func(context.Context, echo.Setup, Driver) (echo.Sample, error)
-	Idle   func(context.Context, echo.Setup, NetPeer, echo.IdleJob) (echo.IdleSample, error)
-	// FindClient returns the path of a client program and the version that it reports.
-	FindClient func(ctx context.Context, client string) (path, version string, err error)
-	// Spins returns the number of steps of a handler's work that a processor computes in a
-	// microsecond.
-	Spins func() float64
-	// FastHTTP reports whether this build has fasthttp.
-	FastHTTP bool
-	// Descriptors returns the limit of descriptors per process. Ports returns the limit of
-	// connections to one server. 0 means unknown.
-	Descriptors, Ports func() int
-	// BuildPeer builds the program of a foreign engine. clone is the directory of its sources; the
-	// engine in C does not need it.
-	BuildPeer func(ctx context.Context, engine, clone string) (NetPeer, error)
-	// Progress shows the progress of the run.
-	Progress Progress
-}
-
 func netWorkloadOf(name string) netWorkload {
 	i := slices.IndexFunc(netWorkloads, func(w netWorkload) bool { return w.name == name })
 	return netWorkloads[i]
@@ -64,7 +37,7 @@ func netWorkloadOf(name string) netWorkload {
 
 // Net runs the suite "net". It always returns a report, which is complete only if the error is nil.
 // It removes the programs that it compiled in any case.
-func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err error) {
+func Net(ctx context.Context, opts NetOptions, env Env) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	n := &netRun{runner: newRunner(netSuite, opts.Timing, env.Progress, ""), opts: opts, env: env, clients: map[string]string{}, programs: map[string]NetPeer{}}
 	n.run.Host.Verified = true
@@ -94,7 +67,7 @@ func Net(ctx context.Context, opts NetOptions, env NetEnv) (run *report.Run, err
 type netRun struct {
 	runner
 	opts NetOptions
-	env  NetEnv
+	env  Env
 	// programs are the foreign engines that were built.
 	programs map[string]NetPeer
 	// working are the engines that work here. clients are the paths of the client programs.
@@ -110,7 +83,7 @@ func isForeign(engine string) bool { return engine == liburing.Name || clone.Is(
 // build builds the program of an engine, or notes why it cannot.
 func (n *netRun) build(ctx context.Context, name string) {
 	n.env.Progress.Start(1, "compiling "+name)
-	p, err := n.env.BuildPeer(ctx, name, n.opts.Clones[clone.Flag(name)])
+	p, err := n.env.buildServer(ctx, name, n.opts.Clones[clone.Flag(name)])
 	switch {
 	case err == nil:
 		n.programs[name] = p
@@ -145,7 +118,7 @@ func (n *netRun) try(ctx context.Context, engines []string) error {
 		if slices.Contains(batchEngines, name) {
 			setup.Network = "udp"
 		}
-		s, err := n.env.Round(ctx, setup, n.programs[name], job)
+		s, err := n.env.Servers.Round(ctx, setup, n.programs[name], job)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -210,13 +183,13 @@ func (n *netRun) points(cells []netCell) []point {
 // client by others or needs a long window.
 func (n *netRun) opener(c netCell) func(ctx context.Context, name string, _ int) (measure.Player, error) {
 	w := netWorkloadOf(c.workload)
-	if n.env.Open == nil || w.round != nil && c.client != ownClient {
+	if n.env.Servers.Open == nil || w.round != nil && c.client != ownClient {
 		return nil
 	}
 	return func(ctx context.Context, name string, _ int) (measure.Player, error) {
 		setup, job := w.parts(n, c, name)
 		job.Warm, job.Count = job.Warm/2, job.Count/2
-		return n.env.Open(ctx, setup, n.programs[name], job)
+		return n.env.Servers.Open(ctx, setup, n.programs[name], job)
 	}
 }
 
@@ -298,13 +271,13 @@ func (c netCell) params() report.Params {
 
 // possible returns the cells that can be measured here, and notes the others as skipped.
 func (n *netRun) possible(ctx context.Context) []netCell {
-	limit, ports := n.env.Descriptors(), n.env.Ports()
+	limit, ports := n.env.descriptors(), n.env.ports()
 	return slices.DeleteFunc(n.opts.cells(), func(c netCell) bool {
 		reason := tooMany(c.connections, limit, ports)
 		if reason == "" {
 			reason = n.missingClient(ctx, c)
 		}
-		if reason == "" && c.workload == nameFastHTTP && !n.env.FastHTTP {
+		if reason == "" && c.workload == nameFastHTTP && !n.env.fastHTTP {
 			reason = echo.ErrNoFastHTTP.Error()
 		}
 		if reason != "" {
@@ -343,7 +316,7 @@ func (n *netRun) missingClient(ctx context.Context, c netCell) string {
 	if c.client == "" || c.client == ownClient || n.clients[c.client] != "" {
 		return ""
 	}
-	path, version, err := n.env.FindClient(ctx, c.client)
+	path, version, err := n.env.findClient(ctx, c.client)
 	if err != nil {
 		return err.Error()
 	}

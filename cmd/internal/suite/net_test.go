@@ -19,10 +19,10 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
-// netWorld is a NetEnv in which everything works, rounds take no time, and requests are
+// netWorld is a Env in which everything works, rounds take no time, and requests are
 // recorded. It is its own peer.
 type netWorld struct {
-	NetEnv
+	Env
 	jobs    []loadgen.Job
 	setups  []echo.Setup
 	clients []Driver
@@ -35,19 +35,18 @@ type netWorld struct {
 
 func newNetWorld() *netWorld {
 	w := &netWorld{}
-	w.NetEnv = NetEnv{
-		Round:  w.round,
-		Client: w.client,
-		Idle:   w.hold,
-		FindClient: func(_ context.Context, client string) (path, version string, err error) {
-			return "/bin/" + client, "1 of " + client, nil
+	w.Env = Env{
+		Servers: Servers{Round: w.round, Client: w.client, Idle: w.hold},
+		machine: machine{
+			findClient: func(_ context.Context, client string) (path, version string, err error) {
+				return "/bin/" + client, "1 of " + client, nil
+			},
+			spins:       func() float64 { w.asked++; return 100 },
+			fastHTTP:    true,
+			descriptors: func() int { return 0 },
+			ports:       func() int { return 0 },
+			buildServer: func(context.Context, string, string) (NetPeer, error) { return w, nil },
 		},
-		Spins:       func() float64 { w.asked++; return 100 },
-		FastHTTP:    true,
-		Descriptors: func() int { return 0 },
-		Ports:       func() int { return 0 },
-		BuildPeer:   func(context.Context, string, string) (NetPeer, error) { return w, nil },
-		Progress:    quiet{},
 	}
 	return w
 }
@@ -98,7 +97,7 @@ func (w *netWorld) Remove() error     { w.removed++; return nil }
 
 func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 	w := newNetWorld()
-	run, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 9 {
 		t.Fatalf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 	}
@@ -141,7 +140,7 @@ func TestNetMeasuresTheDefaultGrid(t *testing.T) {
 
 func TestNetMeasuresAllWorkloads(t *testing.T) {
 	w := newNetWorld()
-	run, err := Net(t.Context(), NetOptions{Full: true, Timing: Timing{Pairs: 1}}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Full: true, Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,15 +189,15 @@ func TestNetMeasuresAllWorkloads(t *testing.T) {
 
 func TestNetDatagrams(t *testing.T) {
 	w := newNetWorld()
-	inner := w.Round
-	w.Round = func(ctx context.Context, s echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
+	inner := w.Servers.Round
+	w.Servers.Round = func(ctx context.Context, s echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
 		if (j.Warm > 0 || slices.Contains(batchEngines, s.Engine)) && s.Network != "udp" {
 			t.Errorf("%+v", s)
 		}
 		return inner(ctx, s, p, j)
 	}
 	o := NetOptions{Workloads: []string{"udp", nameBulk}, Timing: Timing{Pairs: 1}}
-	run, err := Net(t.Context(), o, w.NetEnv)
+	run, err := Net(t.Context(), o, w.Env)
 	if err != nil || len(run.Cells) != 3+2 || len(w.jobs) != 3*5+2*4 || w.trials != 5 {
 		t.Fatalf("%d cells, %d rounds, %d trials, %v", len(run.Cells), len(w.jobs), w.trials, err)
 	}
@@ -211,7 +210,7 @@ func TestNetDatagrams(t *testing.T) {
 	}
 	o.Connections, o.Sizes, o.Engines = []int{3}, []int{50}, []string{echo.NameStd, echo.NameBatch}
 	w.jobs = nil
-	if _, err := Net(t.Context(), o, w.NetEnv); err != nil || len(w.jobs) != 4 || w.jobs[0].Size != 50 || w.jobs[3].Size != 128 || w.jobs[3].Connections != 3 {
+	if _, err := Net(t.Context(), o, w.Env); err != nil || len(w.jobs) != 4 || w.jobs[0].Size != 50 || w.jobs[3].Size != 128 || w.jobs[3].Connections != 3 {
 		t.Errorf("%+v, %v", w.jobs, err)
 	}
 }
@@ -219,7 +218,7 @@ func TestNetDatagrams(t *testing.T) {
 func TestNetComputing(t *testing.T) {
 	w := newNetWorld()
 	o := NetOptions{Workloads: []string{nameComputing}, Connections: []int{3, 5}, Sizes: []int{7}, Procs: []int{1, 4}, Timing: Timing{Pairs: 1}}
-	run, err := Net(t.Context(), o, w.NetEnv)
+	run, err := Net(t.Context(), o, w.Env)
 	if err != nil || len(run.Cells) != 2+2*2 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
@@ -241,7 +240,7 @@ func TestNetComputing(t *testing.T) {
 
 func TestNetDial(t *testing.T) {
 	w := newNetWorld()
-	run, err := Net(t.Context(), NetOptions{Workloads: []string{"dial"}, Sizes: []int{50}, Timing: Timing{Pairs: 1}}, w.NetEnv)
+	run, err := Net(t.Context(), NetOptions{Workloads: []string{"dial"}, Sizes: []int{50}, Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
@@ -258,15 +257,15 @@ func TestNetDial(t *testing.T) {
 func TestNetFastHTTP(t *testing.T) {
 	w := newNetWorld()
 	o := NetOptions{Workloads: []string{nameFastHTTP}, Connections: []int{3}, Timing: Timing{Pairs: 1}}
-	run, err := Net(t.Context(), o, w.NetEnv)
+	run, err := Net(t.Context(), o, w.Env)
 	if err != nil || len(run.Cells) != 3 || len(run.Skipped) != 0 || len(w.jobs) != 2*3 {
 		t.Fatalf("%d cells, skipped %v, %d jobs, %v", len(run.Cells), run.Skipped, len(w.jobs), err)
 	}
 	if s := w.setups[0]; s != (echo.Setup{Engine: echo.NameStd, Fast: true, HTTP: smallMessage}) || !w.jobs[0].HTTP || w.jobs[0].Connections != 3 {
 		t.Errorf("%+v, %+v", s, w.jobs[0])
 	}
-	w.FastHTTP = false
-	run, err = Net(t.Context(), o, w.NetEnv)
+	w.fastHTTP = false
+	run, err = Net(t.Context(), o, w.Env)
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "-tags peers") {
 		t.Errorf("without fasthttp: skipped %v, %v", run.Skipped, err)
 	}
@@ -274,12 +273,12 @@ func TestNetFastHTTP(t *testing.T) {
 
 func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 	w := newNetWorld()
-	w.FindClient = func(_ context.Context, client string) (path, version string, err error) {
+	w.findClient = func(_ context.Context, client string) (path, version string, err error) {
 		return "", "", errors.New(client + " is not installed")
 	}
-	w.Ports = func() int { return 900 }
+	w.ports = func() int { return 900 }
 	o := NetOptions{Workloads: []string{nameHTTP}, Clients: []string{"own", "ab", "wrk"}, Engines: []string{echo.NamePlain}, Timing: Timing{Pairs: 1}}
-	run, err := Net(t.Context(), o, w.NetEnv)
+	run, err := Net(t.Context(), o, w.Env)
 	if err != nil || len(run.Cells) != 3 || len(run.Cells[0].Series) != 1 || w.trials != 1 {
 		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), w.trials, err)
 	}
@@ -297,9 +296,9 @@ func TestNetLeavesOutWhatIsNotThere(t *testing.T) {
 func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 	w := newNetWorld()
 	w.refuses = echo.NamePlain
-	w.BuildPeer = func(context.Context, string, string) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
-	w.Descriptors = func() int { return 500 }
-	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Timing: Timing{Pairs: 1}}, w.NetEnv)
+	w.buildServer = func(context.Context, string, string) (NetPeer, error) { return nil, liburing.ErrNoCompiler }
+	w.descriptors = func() int { return 500 }
+	run, err := Net(t.Context(), NetOptions{Sizes: []int{128}, Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil || len(run.Cells) != 4 || len(run.Cells[0].Series) != 3 || w.removed != 0 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
@@ -312,8 +311,8 @@ func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}
 	}
-	w.Descriptors = func() int { return 10 }
-	if _, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.NetEnv); !errors.Is(err, ErrNothing) {
+	w.descriptors = func() int { return 10 }
+	if _, err := Net(t.Context(), NetOptions{Timing: fiveRounds}, w.Env); !errors.Is(err, ErrNothing) {
 		t.Errorf("no engine can run: %v", err)
 	}
 }
@@ -321,14 +320,14 @@ func TestNetSkipsWhatDoesNotWork(t *testing.T) {
 func TestNetEndsWithItsContext(t *testing.T) {
 	w := newNetWorld()
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := w.Round
-	w.Round = func(ctx context.Context, e echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
+	inner := w.Servers.Round
+	w.Servers.Round = func(ctx context.Context, e echo.Setup, p NetPeer, j loadgen.Job) (echo.Sample, error) {
 		if len(w.jobs) == 30 {
 			cancel()
 		}
 		return inner(ctx, e, p, j)
 	}
-	run, err := Net(ctx, NetOptions{Timing: fiveRounds}, w.NetEnv)
+	run, err := Net(ctx, NetOptions{Timing: fiveRounds}, w.Env)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || w.removed != 1 {
 		t.Errorf("%d cells, removed %d times, %v", len(run.Cells), w.removed, err)
 	}

@@ -170,7 +170,7 @@ func (w netWorkload) run(ctx context.Context, n *netRun, c netCell, engine strin
 		return w.round(ctx, n, c, engine)
 	}
 	setup, job := w.parts(n, c, engine)
-	s, err := n.env.Round(ctx, setup, n.programs[engine], job)
+	s, err := n.env.Servers.Round(ctx, setup, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -285,7 +285,7 @@ const handlerWindows = 2
 // run, so that all engines have the same work.
 func (n *netRun) work(h handlerWork) echo.Work {
 	if h.compute > 0 && n.spins == 0 {
-		n.spins = n.env.Spins()
+		n.spins = n.env.spins()
 	}
 	return echo.Work{Spins: int(n.spins * float64(h.compute) / float64(time.Microsecond)), Sleep: h.sleep}
 }
@@ -320,7 +320,7 @@ func (o NetOptions) serverProcs(c netCell) int {
 func computingRound(ctx context.Context, n *netRun, c netCell, engine string) (report.Sample, error) {
 	setup := n.setup(c, engine)
 	setup.Computing = c.more[paramComputing].(int)
-	s, err := n.env.Round(ctx, setup, n.programs[engine], n.job(c, burnerWindows*n.opts.Duration))
+	s, err := n.env.Servers.Round(ctx, setup, n.programs[engine], n.job(c, burnerWindows*n.opts.Duration))
 	if err != nil {
 		return report.Sample{}, err
 	}
@@ -390,10 +390,10 @@ func httpRound(ctx context.Context, n *netRun, c netCell, engine string) (report
 	setup, job := n.setup(c, engine), n.job(c, n.opts.Duration)
 	setHTTP(n, c, &setup, &job)
 	if c.client == ownClient {
-		s, err := n.env.Round(ctx, setup, n.programs[engine], job)
+		s, err := n.env.Servers.Round(ctx, setup, n.programs[engine], job)
 		return n.echoSample(s), err
 	}
-	s, err := n.env.Client(ctx, setup, generator.Job{
+	s, err := n.env.Servers.Client(ctx, setup, generator.Job{
 		Client: c.client, Path: n.clients[c.client], Connections: c.connections, Measure: n.opts.Duration,
 	})
 	return n.echoSample(s), err
@@ -419,7 +419,7 @@ func idleRound(ctx context.Context, n *netRun, c netCell, engine string) (report
 	}
 	setup := n.setup(c, engine)
 	setup.Buffer = idleBuffer
-	s, err := n.env.Idle(ctx, setup, n.programs[engine], job)
+	s, err := n.env.Servers.Idle(ctx, setup, n.programs[engine], job)
 	if err != nil {
 		return report.Sample{}, err
 	}

@@ -28,22 +28,6 @@ const (
 
 var ringWorks = []string{NopWork, ReadsWork}
 
-// RingEnv connects the suite "ring" to the system. All functions must be set.
-type RingEnv struct {
-	// Round runs one job, in a process of its own.
-	Round func(context.Context, workload.Job) (measure.Sample, error)
-	// ProbeRing returns an error if such a ring cannot be used here.
-	ProbeRing func(ring string) error
-	// BuildPeer builds the program in C.
-	BuildPeer func(context.Context) (Peer, error)
-	// Maker creates the file that is read. ProbeDirect returns an error if it cannot be read with
-	// O_DIRECT.
-	Maker       datafile.Maker
-	ProbeDirect func(path string) error
-	// Progress shows the progress of the run.
-	Progress Progress
-}
-
 // Peer is a program, not in Go, that runs jobs.
 type Peer interface {
 	// Round runs one job in a process of its own. With a window of zero length it is only a trial.
@@ -54,7 +38,7 @@ type Peer interface {
 
 // Ring runs the suite "ring". It always returns a report, which is complete only if the error is
 // nil. It removes the program that it compiled and the file that it created in any case.
-func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, err error) {
+func Ring(ctx context.Context, opts RingOptions, env Env) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	dir, _ := opts.Space()
 	r := &ringRun{runner: newRunner(ringSuite, opts.Timing, env.Progress, dir), opts: opts, env: env, engines: map[string][]string{}}
@@ -65,7 +49,7 @@ func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, 
 	}
 	if dir != "" {
 		defer func() { err = errors.Join(err, r.removeFile()) }()
-		if r.file, err = r.makeFile(ctx, env.Maker, dir, ringFileSize); err != nil {
+		if r.file, err = r.makeFile(ctx, env.maker, dir, ringFileSize); err != nil {
 			return r.run, err
 		}
 		r.run.Host.FileBytes, r.run.Host.Verified = r.file.Size(), true
@@ -82,7 +66,7 @@ func Ring(ctx context.Context, opts RingOptions, env RingEnv) (run *report.Run, 
 type ringRun struct {
 	runner
 	opts RingOptions
-	env  RingEnv
+	env  Env
 	peer Peer
 	// engines are the engines of each usable ring.
 	engines map[string][]string
@@ -108,7 +92,7 @@ func (r *ringRun) removeFile() error {
 // probe finds the rings that can be used.
 func (r *ringRun) probe() {
 	for _, ring := range r.opts.Rings {
-		if err := r.env.ProbeRing(ring); err != nil {
+		if err := r.env.probeRing(ring); err != nil {
 			r.skip(report.Skip{Params: report.Params{"ring": ring}, Reason: err.Error()})
 			continue
 		}
@@ -119,7 +103,7 @@ func (r *ringRun) probe() {
 // build builds the peer, or notes why it cannot.
 func (r *ringRun) build(ctx context.Context) {
 	r.env.Progress.Start(1, "compiling the peer")
-	peer, err := r.env.BuildPeer(ctx)
+	peer, err := r.env.buildRing(ctx)
 	switch {
 	case err == nil:
 		r.peer = peer
@@ -174,7 +158,7 @@ func (r *ringRun) possible() []ringCell {
 	if !slices.ContainsFunc(cells, direct) {
 		return cells
 	}
-	if err := r.env.ProbeDirect(r.file.Path()); err != nil {
+	if err := r.env.probeDirect(r.file.Path()); err != nil {
 		r.runner.skip(report.Skip{
 			Workload: ReadsWork, Params: report.Params{"cache": CacheDirect},
 			Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err),
@@ -199,7 +183,7 @@ func (r *ringRun) round(ctx context.Context, job workload.Job) (measure.Sample, 
 	if job.Engine == liburing.Name {
 		return r.peer.Round(ctx, job)
 	}
-	return r.env.Round(ctx, job)
+	return r.env.Workers.Round(ctx, job)
 }
 
 // job returns one round. Without a window it is only a trial.
@@ -209,10 +193,10 @@ func (r *ringRun) job(c ringCell, name string, pair int, window time.Duration) w
 		j.Warm = warmFor(window)
 	}
 	if c.work == NopWork {
-		j.Nop = &workload.Nop{Ring: c.ring, Batch: c.batch, First: r.opts.Seed}
+		j.Work = &workload.Nop{Ring: c.ring, Batch: c.batch, First: r.opts.Seed}
 		return j
 	}
-	j.Reads = &workload.Reads{
+	j.Work = &workload.Reads{
 		Ring: c.ring, Depth: c.depth, Path: r.file.Path(), Span: r.file.Size(), Content: r.file.Seed(),
 		Direct: c.cache == CacheDirect, Seed: r.opts.Seed + uint64(pair),
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// ringWorld is a RingEnv in which everything works, rounds take no time, and jobs are
+// ringWorld is a Env in which everything works, rounds take no time, and jobs are
 // recorded. It is its own peer.
 type ringWorld struct {
-	RingEnv
+	Env
 	jobs    []workload.Job
 	trials  []workload.Job
 	refuses string // the ring on which the peer fails
@@ -33,18 +33,19 @@ type ringWorld struct {
 
 func newRingWorld() *ringWorld {
 	w := &ringWorld{}
-	w.RingEnv = RingEnv{
-		Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
+	w.Env = Env{
+		Workers: Workers{Round: func(_ context.Context, j workload.Job) (measure.Sample, error) {
 			w.jobs = append(w.jobs, j)
 			return measure.Sample{Ops: 110, Elapsed: time.Second, Heap: &measure.Heap{}}, nil
-		},
-		ProbeRing:   func(string) error { return nil },
-		BuildPeer:   func(context.Context) (Peer, error) { return w, nil },
-		ProbeDirect: func(string) error { return nil },
-		Maker: datafile.Maker{Create: func(ctx context.Context, dir string, _ int64, seed uint64, n func(int64)) (*datafile.File, error) {
-			return datafile.Create(ctx, dir, 4*datafile.UnitSize, seed, n)
 		}},
-		Progress: quiet{},
+		machine: machine{
+			probeRing:   func(string) error { return nil },
+			buildRing:   func(context.Context) (Peer, error) { return w, nil },
+			probeDirect: func(string) error { return nil },
+			maker: datafile.Maker{Create: func(ctx context.Context, dir string, _ int64, seed uint64, n func(int64)) (*datafile.File, error) {
+				return datafile.Create(ctx, dir, 4*datafile.UnitSize, seed, n)
+			}},
+		},
 	}
 	return w
 }
@@ -58,7 +59,7 @@ func (w *ringWorld) Round(ctx context.Context, j workload.Job) (measure.Sample, 
 	} else {
 		w.jobs = append(w.jobs, j)
 	}
-	if j.Nop != nil && j.Nop.Ring == w.refuses {
+	if of[workload.Nop](j) != nil && of[workload.Nop](j).Ring == w.refuses {
 		return measure.Sample{}, errors.New("exec format error")
 	}
 	return measure.Sample{Ops: 100, Elapsed: time.Second, Backend: "liburing 9.9, tcc", Reason: w.reason}, nil
@@ -68,7 +69,7 @@ func (w *ringWorld) Remove() error { w.removed++; return nil }
 
 func TestRingMeasuresTheDefaultGrid(t *testing.T) {
 	w := newRingWorld()
-	run, err := Ring(t.Context(), RingOptions{Seed: 7, Timing: fiveRounds}, w.RingEnv)
+	run, err := Ring(t.Context(), RingOptions{Seed: 7, Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Skipped) != 0 || len(run.Notes) != 0 || len(run.Cells) != 6 {
 		t.Fatalf("%d cells, skipped %v, notes %v, %v", len(run.Cells), run.Skipped, run.Notes, err)
 	}
@@ -82,8 +83,8 @@ func TestRingMeasuresTheDefaultGrid(t *testing.T) {
 		ring := []string{workload.RingDefault, workload.RingDefer}[i/30]
 		batch := []int{1, 16, 128}[i/10%3]
 		name := inTurn(i, 5, liburing.Name, engine.NameRingside)
-		if j.Engine != name || *j.Nop != (workload.Nop{Ring: ring, Batch: batch, First: 7}) || j.Warm <= 0 {
-			t.Fatalf("round %d: %s %+v", i, j.Engine, *j.Nop)
+		if j.Engine != name || *of[workload.Nop](j) != (workload.Nop{Ring: ring, Batch: batch, First: 7}) || j.Warm <= 0 {
+			t.Fatalf("round %d: %s %+v", i, j.Engine, *of[workload.Nop](j))
 		}
 	}
 	found := false
@@ -101,7 +102,7 @@ func TestRingMeasuresTheDefaultGrid(t *testing.T) {
 func TestRingReads(t *testing.T) {
 	w, dir := newRingWorld(), t.TempDir()
 	opts := RingOptions{Workloads: []string{NopWork, ReadsWork}, Dir: dir, Seed: 7, Timing: Timing{Pairs: 2}}
-	run, err := Ring(t.Context(), opts, w.RingEnv)
+	run, err := Ring(t.Context(), opts, w.Env)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 6+16 || run.Host.FileBytes != 4*datafile.UnitSize {
 		t.Fatalf("%d cells, skipped %v, host %+v, %v", len(run.Cells), run.Skipped, run.Host, err)
 	}
@@ -110,10 +111,10 @@ func TestRingReads(t *testing.T) {
 		t.Fatalf("%d rounds of reads", len(reads))
 	}
 	for i, j := range reads {
-		r, cell := j.Reads, i/4
+		r, cell := of[workload.Reads](j), i/4
 		ring, direct := []string{workload.RingDefault, workload.RingDefer}[cell/8], cell/4%2 == 1
 		seed := 7 + uint64(i%4/2)
-		if j.Nop != nil || r.Ring != ring || r.Direct != direct || r.Depth != []int{1, 8, 32, 128}[cell%4] ||
+		if of[workload.Nop](j) != nil || r.Ring != ring || r.Direct != direct || r.Depth != []int{1, 8, 32, 128}[cell%4] ||
 			r.Content != 7 || r.Seed != seed || r.Span != 4*datafile.UnitSize || filepath.Dir(r.Path) != dir {
 			t.Fatalf("round %d: %+v", i, r)
 		}
@@ -125,9 +126,9 @@ func TestRingReads(t *testing.T) {
 
 func TestRingReadsWithoutDirect(t *testing.T) {
 	w := newRingWorld()
-	w.ProbeDirect = func(string) error { return workload.ErrNoDirect }
+	w.probeDirect = func(string) error { return workload.ErrNoDirect }
 	opts := RingOptions{Workloads: []string{ReadsWork}, Dir: t.TempDir(), Timing: Timing{Pairs: 1}}
-	run, err := Ring(t.Context(), opts, w.RingEnv)
+	run, err := Ring(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 {
 		t.Fatalf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 	}
@@ -139,8 +140,8 @@ func TestRingReadsWithoutDirect(t *testing.T) {
 func TestRingAxesAreReplaced(t *testing.T) {
 	w := newRingWorld()
 	opts := RingOptions{Rings: []string{workload.RingDefer}, Batches: []int{32, 256}, Timing: Timing{Pairs: 1, Duration: time.Millisecond}}
-	run, err := Ring(t.Context(), opts, w.RingEnv)
-	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 4 || w.jobs[3].Nop.Batch != 256 {
+	run, err := Ring(t.Context(), opts, w.Env)
+	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 4 || of[workload.Nop](w.jobs[3]).Batch != 256 {
 		t.Errorf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
 }
@@ -161,8 +162,8 @@ func TestRingValidate(t *testing.T) {
 
 func TestMissingPeerIsSkippedByName(t *testing.T) {
 	w := newRingWorld()
-	w.BuildPeer = func(context.Context) (Peer, error) { return nil, liburing.ErrNoLibrary }
-	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.RingEnv)
+	w.buildRing = func(context.Context) (Peer, error) { return nil, liburing.ErrNoLibrary }
+	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Cells) != 6 || len(run.Cells[0].Series) != 1 || len(w.jobs) != 30 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
@@ -174,7 +175,7 @@ func TestMissingPeerIsSkippedByName(t *testing.T) {
 func TestPeerThatCannotUseARingIsSkippedThere(t *testing.T) {
 	w := newRingWorld()
 	w.refuses = workload.RingDefer
-	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.RingEnv)
+	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Cells) != 6 || len(run.Cells[0].Series) != 2 || len(run.Cells[5].Series) != 1 {
 		t.Fatalf("cells %v, %v", run.Cells, err)
 	}
@@ -189,7 +190,7 @@ func TestPeerThatCannotUseARingIsSkippedThere(t *testing.T) {
 func TestDifferentPeerIsNotedOnce(t *testing.T) {
 	w := newRingWorld()
 	w.reason = "liburing opened its ring with other flags"
-	run, err := Ring(t.Context(), RingOptions{Timing: Timing{Pairs: 1}}, w.RingEnv)
+	run, err := Ring(t.Context(), RingOptions{Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil || !slices.Equal(run.Notes, []string{w.reason}) {
 		t.Errorf("notes %v, %v", run.Notes, err)
 	}
@@ -197,22 +198,22 @@ func TestDifferentPeerIsNotedOnce(t *testing.T) {
 
 func TestRingThatCannotBeUsedIsSkippedByName(t *testing.T) {
 	w := newRingWorld()
-	w.ProbeRing = func(ring string) error {
+	w.probeRing = func(ring string) error {
 		if ring == workload.RingDefer {
 			return fmt.Errorf("deferred task work needs Linux 6.1: %w", errors.ErrUnsupported)
 		}
 		return nil
 	}
-	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.RingEnv)
+	run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Cells) != 3 || len(w.trials) != 1 {
 		t.Fatalf("%d cells, %d trials, %v", len(run.Cells), len(w.trials), err)
 	}
 	if len(run.Skipped) != 1 || !strings.HasPrefix(run.Skipped[0].String(), "ring nop, single issuer with deferred task work: deferred task work needs Linux 6.1") {
 		t.Errorf("skipped %v", run.Skipped)
 	}
-	w.ProbeRing = func(string) error { return errors.New("forbidden") }
-	w.BuildPeer = func(context.Context) (Peer, error) { t.Error("a peer was built but not used"); return w, nil }
-	if run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.RingEnv); !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 {
+	w.probeRing = func(string) error { return errors.New("forbidden") }
+	w.buildRing = func(context.Context) (Peer, error) { t.Error("a peer was built but not used"); return w, nil }
+	if run, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.Env); !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 {
 		t.Errorf("%v, skipped %v", err, run.Skipped)
 	}
 }
@@ -220,8 +221,8 @@ func TestRingThatCannotBeUsedIsSkippedByName(t *testing.T) {
 func TestInterruptedRingRunCleansUp(t *testing.T) {
 	w := newRingWorld()
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := w.RingEnv.Round
-	w.RingEnv.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		s, err := inner(ctx, j)
 		if len(w.jobs) == 10+3 {
 			cancel()
@@ -229,22 +230,22 @@ func TestInterruptedRingRunCleansUp(t *testing.T) {
 		}
 		return s, err
 	}
-	run, err := Ring(ctx, RingOptions{Timing: fiveRounds}, w.RingEnv)
+	run, err := Ring(ctx, RingOptions{Timing: fiveRounds}, w.Env)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 6 cells") || w.removed != 1 {
 		t.Errorf("%d cells, removed %d times, %v", len(run.Cells), w.removed, err)
 	}
-	w.BuildPeer = func(ctx context.Context) (Peer, error) { return nil, ctx.Err() }
-	if run, err := Ring(ctx, RingOptions{Timing: fiveRounds}, w.RingEnv); !errors.Is(err, context.Canceled) || len(run.Skipped) != 0 {
+	w.buildRing = func(ctx context.Context) (Peer, error) { return nil, ctx.Err() }
+	if run, err := Ring(ctx, RingOptions{Timing: fiveRounds}, w.Env); !errors.Is(err, context.Canceled) || len(run.Skipped) != 0 {
 		t.Errorf("interrupted at once: %v, skipped %v", err, run.Skipped)
 	}
 }
 
 func TestRingFailureNamesTheCell(t *testing.T) {
 	w := newRingWorld()
-	w.RingEnv.Round = func(context.Context, workload.Job) (measure.Sample, error) {
+	w.Workers.Round = func(context.Context, workload.Job) (measure.Sample, error) {
 		return measure.Sample{}, errors.New("completion 5 of no-op 3, want 0 of 4")
 	}
-	_, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.RingEnv)
+	_, err := Ring(t.Context(), RingOptions{Timing: fiveRounds}, w.Env)
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
+	"github.com/ringside-io/ringside/cmd/internal/progress"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 )
 
@@ -102,11 +105,15 @@ func (t *Timing) setDefaults() {
 	t.Duration = cmp.Or(t.Duration, usualWindow)
 }
 
+func warmFor(window time.Duration) time.Duration {
+	return min(max(window/3, time.Millisecond), 500*time.Millisecond)
+}
+
 // runner has the parts that all suites share: the report and the rounds.
 type runner struct {
 	suite    string
 	timing   Timing
-	progress Progress
+	progress *progress.Bar
 	run      *report.Run
 	// end is when a run with a time has to end. The zero value is a run without one.
 	end time.Time
@@ -122,7 +129,7 @@ type runner struct {
 var hostStolen = hostinfo.Stolen
 
 // newRunner begins a report about the machine and the storage of path.
-func newRunner(suite string, t Timing, p Progress, path string) runner {
+func newRunner(suite string, t Timing, p *progress.Bar, path string) runner {
 	r := runner{suite: suite, timing: t, progress: p, run: &report.Run{Host: hostinfo.Collect(path)}, stolen: hostStolen}
 	r.run.Host.Pairs = cmp.Or(t.Pairs, usualRounds)
 	r.run.Host.Starts = cmp.Or(t.Pairs, usualStarts)
@@ -564,4 +571,20 @@ func addDeviceShare(out report.Sample, s measure.Sample) {
 	if s.Bytes > 0 {
 		out.Metrics[report.DeviceShare] = float64(s.DeviceReads) / float64(s.Bytes)
 	}
+}
+
+// ErrNothing is returned when every part of a run was skipped. The report has the reasons.
+var ErrNothing = errors.New("nothing could be measured")
+
+// DefaultDir returns the default directory for test files: TMPDIR if that is set, or else /var/tmp,
+// which unlike /tmp is usually not in memory.
+func DefaultDir() string {
+	if runtime.GOOS == "windows" || os.Getenv("TMPDIR") != "" {
+		return os.TempDir()
+	}
+	const dir = "/var/tmp"
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
+	}
+	return os.TempDir()
 }

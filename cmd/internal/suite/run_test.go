@@ -47,7 +47,7 @@ func (p *slowPlayer) Close() error {
 // that an engine that cannot take turns has one round for each start.
 func TestDuels(t *testing.T) {
 	opened, closed := 0, 0
-	s := runner{suite: fileSuite, timing: Timing{Pairs: 3, Duration: 7 * time.Microsecond, Turn: time.Microsecond}, progress: quiet{}, run: &report.Run{}}
+	s := runner{suite: fileSuite, timing: Timing{Pairs: 3, Duration: 7 * time.Microsecond, Turn: time.Microsecond}, run: &report.Run{}}
 	s.timing.setDefaults()
 	p := point{
 		workload: nameRandRead, engines: []string{"os", "ringside", "fio"},
@@ -83,7 +83,7 @@ func TestNullPoints(t *testing.T) {
 		asked = append(asked, name)
 		return report.Sample{Iterations: 1, Metrics: map[string]float64{measure.OpsPerS: 7}}, nil
 	}
-	s := runner{suite: fileSuite, timing: Timing{Pairs: 1, Null: true, counted: true}, progress: quiet{}, run: &report.Run{}}
+	s := runner{suite: fileSuite, timing: Timing{Pairs: 1, Null: true, counted: true}, run: &report.Run{}}
 	if err := s.measure(t.Context(), []point{p}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (tiredPlayer) Close() error { return nil }
 func TestRunEndsInTime(t *testing.T) {
 	for slower, measured := range map[time.Duration]int{1: 20, 2: 20, 100: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newRunner(fileSuite, Timing{Time: time.Minute}, quiet{}, "")
+			s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
 			s.stolen = nil
 			s.timing.setDefaults()
 			var points []point
@@ -155,7 +155,7 @@ func (steadyPlayer) Close() error { return nil }
 // the others share what it leaves.
 func TestSurePointsLeaveTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newRunner(fileSuite, Timing{Time: time.Minute}, quiet{}, "")
+		s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
 		s.stolen = nil
 		s.timing.setDefaults()
 		var points []point

@@ -20,23 +20,9 @@ import (
 
 const sqliteSuite = "sqlite"
 
-// SQLiteEnv connects the suite "sqlite" to the system. All functions must be set.
-type SQLiteEnv struct {
-	Workers
-	// Probe returns an error if this program does not have the engine. Version returns the version
-	// of its library.
-	Probe   func(engine string) error
-	Version func(engine string) string
-	// ProbeEvict returns an error if a file cannot be evicted from the page cache. The error then
-	// matches [datafile.ErrCached].
-	ProbeEvict func(path string) error
-	// Progress shows the progress of the run.
-	Progress Progress
-}
-
 // SQLite runs the suite "sqlite". It always returns a report, which is complete only if the error
 // is nil. It removes the databases that it created in any case.
-func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report.Run, err error) {
+func SQLite(ctx context.Context, opts SQLiteOptions, env Env) (run *report.Run, err error) {
 	opts = opts.withDefaults()
 	s := &sqliteRun{runner: newRunner(sqliteSuite, opts.Timing, env.Progress, opts.Dir), opts: opts, env: env}
 	s.run.Host.Seed, s.run.Host.Verified = opts.Seed, true
@@ -66,7 +52,7 @@ func SQLite(ctx context.Context, opts SQLiteOptions, env SQLiteEnv) (run *report
 type sqliteRun struct {
 	runner
 	opts SQLiteOptions
-	env  SQLiteEnv
+	env  Env
 	dir  string // holds the databases
 }
 
@@ -98,13 +84,13 @@ func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 	for i := range points {
 		p := &points[i]
 		p.series = slices.DeleteFunc(p.series, func(row sqliteSeries) bool {
-			err := s.env.Probe(row.engine)
+			err := s.env.probeSQLite(row.engine)
 			if key := [2]string{p.work, row.engine}; err != nil && !named[key] {
 				named[key] = true
 				s.skip(report.Skip{Workload: p.work, Engine: row.engine, Reason: err.Error()})
 			}
 			if err == nil {
-				s.peer(s.env.Version(row.engine))
+				s.peer(s.env.sqliteVersion(row.engine))
 			}
 			return err != nil
 		})
@@ -114,7 +100,7 @@ func (s *sqliteRun) usable(points []sqlitePoint) []sqlitePoint {
 
 // prepare determines the backend of the ring, and creates the databases that are read cold.
 func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlitePoint, error) {
-	about, err := s.env.Round(ctx, workload.Job{Engine: engine.NameRingside})
+	about, err := s.env.Workers.Round(ctx, workload.Job{Engine: engine.NameRingside})
 	if err != nil {
 		return nil, fmt.Errorf("get the backend of ringside: %w", err)
 	}
@@ -124,14 +110,12 @@ func (s *sqliteRun) prepare(ctx context.Context, points []sqlitePoint) ([]sqlite
 		return points, nil
 	}
 	s.env.Progress.Start(1, "making databases")
-	what := sqlitebench.Job{Dir: s.dir, Cold: &sqlitebench.Cold{
-		What: sqlitebench.Make, Base: s.dir, Rows: s.opts.rows(), Seed: s.opts.Seed,
-	}}
-	if _, err := s.env.Round(ctx, workload.Job{Suite: sqliteSuite, Workload: ColdWork, Engine: sqlitebench.Default, SQLite: &what}); err != nil {
+	what := &sqlitebench.Cold{Dir: s.dir, What: sqlitebench.Make, Rows: s.opts.rows(), Seed: s.opts.Seed}
+	if _, err := s.env.Workers.Round(ctx, workload.Job{Suite: sqliteSuite, Workload: ColdWork, Engine: sqlitebench.Default, Work: what}); err != nil {
 		return nil, fmt.Errorf("make databases: %w", err)
 	}
 	path := filepath.Join(s.dir, sqlitebench.Fragmented)
-	err = s.env.ProbeEvict(path)
+	err = s.env.probeEvict(path)
 	if errors.Is(err, datafile.ErrCached) {
 		s.skip(report.Skip{Workload: ColdWork, Reason: fmt.Sprintf("%v; choose a directory on a disk with --dir", err)})
 		return slices.DeleteFunc(points, isCold), nil
@@ -148,7 +132,7 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	for _, p := range points {
 		rows := map[string]sqliteSeries{}
 		q := &point{workload: p.work, params: p.params}
-		if t := p.job.Tenants; t != nil && t.Databases > 2 && !sqlitebench.UsesWAL(t.Journal) {
+		if t, ok := p.round.(*sqlitebench.Tenants); ok && t.Databases > 2 && !sqlitebench.UsesWAL(t.Journal) {
 			q.turn = 100 * time.Millisecond // Group sync needs some 30 ms to find which syncs are faster.
 		}
 		for _, row := range p.series {
@@ -156,13 +140,13 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 			rows[row.name] = row
 		}
 		q.round = func(ctx context.Context, name string, pair int) (report.Sample, error) {
-			sample, err := s.env.Round(ctx, s.job(p, rows[name], pair))
+			sample, err := s.env.Workers.Round(ctx, s.job(p, rows[name], pair))
 			if err != nil {
 				return report.Sample{}, err
 			}
 			return q.sample(name, sample), nil
 		}
-		q.open = s.env.opener(func(name string, pair int) (workload.Job, error) { return s.job(p, rows[name], pair), nil })
+		q.open = s.env.Workers.opener(func(name string, pair int) (workload.Job, error) { return s.job(p, rows[name], pair), nil })
 		q.sample = func(_ string, sample measure.Sample) report.Sample {
 			out := sampleOf(sample)
 			if p.work != SpeedWork {
@@ -184,28 +168,26 @@ const crowdFactor = 5
 
 // job returns one round of a row. All rounds of a pair do the same work.
 func (s *sqliteRun) job(p sqlitePoint, row sqliteSeries, pair int) workload.Job {
-	j := p.job
-	j.Dir = s.dir
-	switch {
-	case j.Speed != nil:
-		w := *j.Speed
-		w.Journal, w.Seed = row.journal, w.Seed+uint64(pair)
-		j.Speed = &w
-	case j.Tenants != nil:
-		w := *j.Tenants
-		w.Journal = row.journal
-		j.Tenants = &w
-	case j.Cold != nil:
-		w := *j.Cold
-		w.Base, w.Seed = s.dir, w.Seed+uint64(pair)
-		j.Cold = &w
-	}
+	var work workload.Work
 	window := s.opts.Duration
-	if j.Tenants != nil && j.Tenants.Connections > 1 {
-		window *= crowdFactor
+	switch round := p.round.(type) {
+	case *sqlitebench.Speed:
+		w := *round
+		w.Dir, w.Journal, w.Seed = s.dir, row.journal, w.Seed+uint64(pair)
+		work = &w
+	case *sqlitebench.Tenants:
+		w := *round
+		w.Dir, w.Journal = s.dir, row.journal
+		if work = &w; w.Connections > 1 {
+			window *= crowdFactor
+		}
+	case *sqlitebench.Cold:
+		w := *round
+		w.Dir, w.Seed = s.dir, w.Seed+uint64(pair)
+		work = &w
 	}
 	return workload.Job{
-		Suite: sqliteSuite, Workload: p.work, Engine: row.engine, SQLite: &j,
+		Suite: sqliteSuite, Workload: p.work, Engine: row.engine, Work: work,
 		Goroutines: 1, Warm: warmFor(window), Measure: window,
 	}
 }

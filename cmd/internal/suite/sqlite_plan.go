@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 // These are the workloads of the suite "sqlite".
@@ -100,10 +101,11 @@ func (o SQLiteOptions) Space() (dir string, bytes int64) {
 			bytes = max(bytes, speedSpace)
 		case TenantsWork:
 			space := int64(tenantSpace)
-			if p.job.Tenants.Work == sqlitebench.Blob {
+			t := p.round.(*sqlitebench.Tenants)
+			if t.Work == sqlitebench.Blob {
 				space = blobSpace
 			}
-			bytes = max(bytes, int64(p.job.Tenants.Databases)*space)
+			bytes = max(bytes, int64(t.Databases)*space)
 		}
 	}
 	if slices.Contains(o.Workloads, ColdWork) { // four databases and a copy of one, which stay until the end
@@ -125,7 +127,7 @@ type sqlitePoint struct {
 	work   string
 	params report.Params
 	series []sqliteSeries
-	job    sqlitebench.Job // without its directory and what a series changes
+	round  workload.Work // without its directory and what a series changes
 }
 
 // sqliteSeries is one row: an engine with a journal mode.
@@ -170,7 +172,7 @@ func (o SQLiteOptions) speed() sqlitePoint {
 			p.series = append(p.series, sqliteSeries{e + "-" + journal, e, journal})
 		}
 	}
-	p.job.Speed = &sqlitebench.Speed{Scale: o.Scale, Seed: o.Seed}
+	p.round = &sqlitebench.Speed{Scale: o.Scale, Seed: o.Seed}
 	return p
 }
 
@@ -262,7 +264,7 @@ func (o SQLiteOptions) tenant(job sqlitebench.Tenants) sqlitePoint {
 		p.series = append(p.series, sqliteSeries{e, e, job.Journal})
 	}
 	job.Journal = "" // The series has the journal mode.
-	p.job = sqlitebench.Job{Tenants: &job}
+	p.round = &job
 	return p
 }
 
@@ -280,7 +282,7 @@ func (o SQLiteOptions) cold() (out []sqlitePoint) {
 	for _, what := range orThese(o.Cold, all...) {
 		p := sqlitePoint{
 			work: ColdWork, params: report.Params{"what": what, "rows": o.rows()},
-			job: sqlitebench.Job{Cold: &sqlitebench.Cold{What: what, Rows: o.rows(), Seed: o.Seed}},
+			round: &sqlitebench.Cold{What: what, Rows: o.rows(), Seed: o.Seed},
 		}
 		for _, e := range o.among(sqlitebench.Default, sqlitebench.Ringside, sqlitebench.Modernc, sqlitebench.Mattn) {
 			p.series = append(p.series, sqliteSeries{e, e, sqlitebench.Rollback})

@@ -18,26 +18,27 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
-// sqliteWorld is a SQLiteEnv in which everything but one engine works, rounds take no time, and jobs
+// sqliteWorld is a Env in which everything but one engine works, rounds take no time, and jobs
 // are recorded.
 type sqliteWorld struct {
-	SQLiteEnv
+	Env
 	jobs []workload.Job
 }
 
 func newSQLiteWorld() *sqliteWorld {
 	w := &sqliteWorld{}
-	w.SQLiteEnv = SQLiteEnv{
+	w.Env = Env{
 		Workers: Workers{Round: w.round},
-		Probe: func(engine string) error {
-			if engine == sqlitebench.Mattn {
-				return errors.New("no compiler")
-			}
-			return nil
+		machine: machine{
+			probeSQLite: func(engine string) error {
+				if engine == sqlitebench.Mattn {
+					return errors.New("no compiler")
+				}
+				return nil
+			},
+			sqliteVersion: func(engine string) string { return "library of " + engine[:4] },
+			probeEvict:    func(string) error { return nil },
 		},
-		Version:    func(engine string) string { return "library of " + engine[:4] },
-		ProbeEvict: func(string) error { return nil },
-		Progress:   quiet{},
 	}
 	return w
 }
@@ -46,15 +47,15 @@ func (w *sqliteWorld) round(ctx context.Context, j workload.Job) (measure.Sample
 	if ctx.Err() != nil {
 		return measure.Sample{}, ctx.Err()
 	}
-	if j.SQLite == nil {
+	if j.Work == nil {
 		return measure.Sample{Backend: "io_uring", Reason: "a test"}, nil
 	}
 	w.jobs = append(w.jobs, j)
-	if c := j.SQLite.Cold; c != nil && c.What == sqlitebench.Make {
-		return measure.Sample{}, os.WriteFile(filepath.Join(c.Base, sqlitebench.Fragmented), make([]byte, 4096), 0o600)
+	if c := of[sqlitebench.Cold](j); c != nil && c.What == sqlitebench.Make {
+		return measure.Sample{}, os.WriteFile(filepath.Join(c.Dir, sqlitebench.Fragmented), make([]byte, 4096), 0o600)
 	}
 	s := measure.Sample{Ops: 10, Elapsed: time.Millisecond, Bytes: 100, DeviceReads: 50, Further: map[string]float64{}}
-	if j.SQLite.Speed != nil {
+	if of[sqlitebench.Speed](j) != nil {
 		for test := range sqlitebench.Tests {
 			s.Further[sqlitebench.TestNs(test+1)] = float64(1000 * (test + 1))
 			s.Further[sqlitebench.TestCPU(test+1)] = 500
@@ -65,7 +66,7 @@ func (w *sqliteWorld) round(ctx context.Context, j workload.Job) (measure.Sample
 
 func TestSQLiteSpeed(t *testing.T) {
 	w, dir := newSQLiteWorld(), t.TempDir()
-	run, err := SQLite(t.Context(), SQLiteOptions{Dir: dir, Workloads: []string{SpeedWork}, Seed: 5, Timing: Timing{Pairs: 2}}, w.SQLiteEnv)
+	run, err := SQLite(t.Context(), SQLiteOptions{Dir: dir, Workloads: []string{SpeedWork}, Seed: 5, Timing: Timing{Pairs: 2}}, w.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +78,8 @@ func TestSQLiteSpeed(t *testing.T) {
 		t.Fatalf("%d cells, %d rounds", len(run.Cells), len(w.jobs))
 	}
 	for i, j := range w.jobs {
-		if s := j.SQLite.Speed; s.Seed != 5+uint64(i/len(names)) || s.Scale != 100 || j.SQLite.Dir == dir || filepath.Dir(j.SQLite.Dir) != dir {
-			t.Errorf("round %d: %+v in %s", i, s, j.SQLite.Dir)
+		if s := of[sqlitebench.Speed](j); s.Seed != 5+uint64(i/len(names)) || s.Scale != 100 || s.Dir == dir || filepath.Dir(s.Dir) != dir {
+			t.Errorf("round %d: %+v in %s", i, s, s.Dir)
 		}
 	}
 	for i, c := range run.Cells {
@@ -132,22 +133,22 @@ func TestSQLitePoints(t *testing.T) {
 func TestSQLiteColdMakesItsDatabases(t *testing.T) {
 	w := newSQLiteWorld()
 	opts := SQLiteOptions{Dir: t.TempDir(), Workloads: []string{ColdWork}, Cold: []string{"scan"}, Scale: 2, Timing: Timing{Pairs: 2}, Seed: 9}
-	run, err := SQLite(t.Context(), opts, w.SQLiteEnv)
+	run, err := SQLite(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != 1 || len(w.jobs) != 1+2*3 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
-	if c := w.jobs[0].SQLite.Cold; c.What != sqlitebench.Make || c.Rows != 2000 || c.Seed != 9 {
+	if c := of[sqlitebench.Cold](w.jobs[0]); c.What != sqlitebench.Make || c.Rows != 2000 || c.Seed != 9 {
 		t.Errorf("the first job: %+v", c)
 	}
-	if c := w.jobs[4].SQLite.Cold; c.What != "scan" || c.Rows != 2000 || c.Seed != 10 || c.Base != w.jobs[0].SQLite.Cold.Base {
+	if c := of[sqlitebench.Cold](w.jobs[4]); c.What != "scan" || c.Rows != 2000 || c.Seed != 10 || c.Dir != of[sqlitebench.Cold](w.jobs[0]).Dir {
 		t.Errorf("the second pair: %+v", c)
 	}
 	if m := run.Cells[0].Series[0].Samples[0].Metrics; m["device_share"] != 0.5 || run.Host.FileBytes != 4096 {
 		t.Errorf("%v, %d bytes", m, run.Host.FileBytes)
 	}
 	wantEmpty(t, opts.Dir)
-	w.ProbeEvict = func(string) error { return datafile.ErrCached }
-	run, err = SQLite(t.Context(), opts, w.SQLiteEnv)
+	w.probeEvict = func(string) error { return datafile.ErrCached }
+	run, err = SQLite(t.Context(), opts, w.Env)
 	if !errors.Is(err, ErrNothing) || run.Skipped[len(run.Skipped)-1].Workload != ColdWork {
 		t.Errorf("in memory: %v, %v", run.Skipped, err)
 	}
@@ -160,14 +161,14 @@ func TestSQLiteMeasuresCrowdsForLonger(t *testing.T) {
 		Dir: t.TempDir(), Workloads: []string{TenantsWork}, Databases: []int{2}, Connections: []int{3}, Journals: []string{"wal"}, Commits: []string{"row"},
 		Engines: []string{"ringside-log"}, Timing: Timing{Pairs: 1, Duration: time.Second},
 	}
-	if run, err := SQLite(t.Context(), opts, w.SQLiteEnv); err != nil || len(w.jobs) != 2 || run.Host.DurationMs != 1000 {
+	if run, err := SQLite(t.Context(), opts, w.Env); err != nil || len(w.jobs) != 2 || run.Host.DurationMs != 1000 {
 		t.Fatalf("%d rounds, %v", len(w.jobs), err)
 	}
 	many, crowd := w.jobs[0], w.jobs[1]
-	if s := many.SQLite.Tenants; *s != (sqlitebench.Tenants{Journal: "wal", Databases: 2, Connections: 1}) || many.Measure != time.Second {
+	if s := of[sqlitebench.Tenants](many); *s != (sqlitebench.Tenants{Dir: s.Dir, Journal: "wal", Databases: 2, Connections: 1}) || many.Measure != time.Second {
 		t.Errorf("%+v for %v", s, many.Measure)
 	}
-	if s := crowd.SQLite.Tenants; *s != (sqlitebench.Tenants{Journal: "wal", Databases: 1, Connections: 3}) || crowd.Measure != 5*time.Second {
+	if s := of[sqlitebench.Tenants](crowd); *s != (sqlitebench.Tenants{Dir: s.Dir, Journal: "wal", Databases: 1, Connections: 3}) || crowd.Measure != 5*time.Second {
 		t.Errorf("%+v for %v", s, crowd.Measure)
 	}
 }
@@ -175,14 +176,14 @@ func TestSQLiteMeasuresCrowdsForLonger(t *testing.T) {
 func TestSQLiteEndsWithItsContext(t *testing.T) {
 	w, dir := newSQLiteWorld(), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := w.Round
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		if len(w.jobs) == 20 {
 			cancel()
 		}
 		return inner(ctx, j)
 	}
-	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Workloads: sqliteWorks, Timing: Timing{Pairs: 1}}, w.SQLiteEnv)
+	run, err := SQLite(ctx, SQLiteOptions{Dir: dir, Workloads: sqliteWorks, Timing: Timing{Pairs: 1}}, w.Env)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) < sqlitebench.Tests {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}

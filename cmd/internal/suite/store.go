@@ -82,7 +82,7 @@ func (f *fileRun) openDisk(ctx context.Context) error {
 		}
 		st.path, st.size = f.opts.Path, size
 	} else {
-		made, err := f.makeFile(ctx, f.env.Maker, f.opts.Dir, f.opts.Size)
+		made, err := f.makeFile(ctx, f.env.maker, f.opts.Dir, f.opts.Size)
 		if err != nil {
 			if full, ok := errors.AsType[*datafile.SpaceError](err); ok { // it names the remedy
 				return full
@@ -102,11 +102,11 @@ func (f *fileRun) openFast(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	device, err := f.env.FastDevice(ctx, size+fastdev.Overhead)
+	device, err := f.env.fastDevice(ctx, size+fastdev.Overhead)
 	if err != nil {
 		return err
 	}
-	made, err := f.makeFile(ctx, f.env.Maker, device.Dir(), size)
+	made, err := f.makeFile(ctx, f.env.maker, device.Dir(), size)
 	if err != nil {
 		return errors.Join(fmt.Errorf("create a test file on the fast device: %w: choose a smaller one with --size", err), device.Close())
 	}
@@ -124,7 +124,7 @@ func (f *fileRun) openFast(ctx context.Context) (err error) {
 
 // fastSize returns the size of the file in the storage in memory: at most a quarter of the available memory.
 func (f *fileRun) fastSize() (int64, error) {
-	size, free := f.opts.Size, f.env.AvailableMemory()
+	size, free := f.opts.Size, f.env.availableMemory()
 	smallest := min(size, datafile.MinSize)
 	for free > 0 && size > free/4 {
 		if size /= 2; size < smallest {

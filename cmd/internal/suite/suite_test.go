@@ -24,16 +24,14 @@ import (
 
 func init() { hostStolen = nil }
 
-// quiet is a progress bar without output.
 // fiveRounds measures in five rounds. Without a number of rounds a run lasts for its time.
 var fiveRounds = Timing{Pairs: 5}
 
-type quiet struct{}
-
-func (quiet) Start(int64, string) {}
-func (quiet) Add(int64)           {}
-func (quiet) Note(string, ...any) {}
-func (quiet) Until(time.Time)     {}
+// of returns the work of a job, or nil if it is of another type.
+func of[T any](j workload.Job) *T {
+	w, _ := any(j.Work).(*T)
+	return w
+}
 
 // world is an Env in which everything works, rounds take no time, and jobs are recorded.
 type world struct {
@@ -50,19 +48,20 @@ func newWorld() *world {
 				Ops: 100, Bytes: 100 * 4096, Elapsed: time.Second, Heap: &measure.Heap{},
 				Backend: "io_uring", Reason: "a test",
 			}
-			if j.RandRead != nil && j.RandRead.Cold {
+			if of[workload.RandRead](j) != nil && of[workload.RandRead](j).Cold {
 				s.DeviceReads = s.Bytes
 			}
 			return s, nil
 		}},
-		ProbeDirect: func(string) error { return nil },
-		ProbeEvict:  func(string) error { return nil },
-		FastDevice: func(context.Context, int64) (FastDevice, error) {
-			return nil, fmt.Errorf("%w: this is a test", fastdev.ErrUnavailable)
+		machine: machine{
+			probeDirect: func(string) error { return nil },
+			probeEvict:  func(string) error { return nil },
+			fastDevice: func(context.Context, int64) (FastDevice, error) {
+				return nil, fmt.Errorf("%w: this is a test", fastdev.ErrUnavailable)
+			},
+			findFio:         func() (string, error) { return "", fio.ErrMissing },
+			availableMemory: func() int64 { return 0 },
 		},
-		FindFio:         func() (string, error) { return "", fio.ErrMissing },
-		AvailableMemory: func() int64 { return 0 },
-		Progress:        quiet{},
 	}
 	return w
 }
@@ -104,8 +103,8 @@ func TestFileMeasuresTheDefaultGrid(t *testing.T) {
 	for i, j := range rounds {
 		pair := i / 2 % 5
 		want := inTurn(i, 5, engine.NameOS, engine.NameRingside)
-		if j.Engine != want || j.RandRead.Seed != opts.Seed+uint64(pair) || *j.RandRead.Content != opts.Seed {
-			t.Fatalf("round %d: engine %s, seed %d", i, j.Engine, j.RandRead.Seed)
+		if j.Engine != want || of[workload.RandRead](j).Seed != opts.Seed+uint64(pair) || *of[workload.RandRead](j).Content != opts.Seed {
+			t.Fatalf("round %d: engine %s, seed %d", i, j.Engine, of[workload.RandRead](j).Seed)
 		}
 	}
 	wantEmpty(t, opts.Dir)
@@ -207,7 +206,7 @@ func TestValidate(t *testing.T) {
 
 func TestNoODirectIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	w.ProbeDirect = func(string) error { return fmt.Errorf("%w: EINVAL", workload.ErrNoDirect) }
+	w.probeDirect = func(string) error { return fmt.Errorf("%w: EINVAL", workload.ErrNoDirect) }
 	run, err := File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != defaultCells-5 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
@@ -219,7 +218,7 @@ func TestNoODirectIsSkippedByName(t *testing.T) {
 	if run, err := File(t.Context(), opts, w.Env); !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 {
 		t.Errorf("direct only: %v, skipped %v", err, run.Skipped)
 	}
-	w.ProbeDirect = func(string) error { return syscall.EIO }
+	w.probeDirect = func(string) error { return syscall.EIO }
 	if _, err := File(t.Context(), opts, w.Env); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a broken device: %v", err)
 	}
@@ -228,14 +227,14 @@ func TestNoODirectIsSkippedByName(t *testing.T) {
 
 func TestNoSpaceIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	w.Maker.Free = func(string) (int64, error) { return 1 << 20, nil }
+	w.maker.Free = func(string) (int64, error) { return 1 << 20, nil }
 	run, err := File(t.Context(), opts, w.Env)
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "not enough space") {
 		t.Errorf("%v, skipped %v", err, run.Skipped)
 	}
 	// The device becomes full in the middle, whatever statfs reported.
-	w.Maker.Free = func(string) (int64, error) { return 1 << 40, nil }
-	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, _ func(int64)) (*datafile.File, error) {
+	w.maker.Free = func(string) (int64, error) { return 1 << 40, nil }
+	w.maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, _ func(int64)) (*datafile.File, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		_, err := datafile.Create(ctx, dir, size, seed, func(int64) { cancel(syscall.ENOSPC) })
 		if err != nil {
@@ -255,7 +254,7 @@ func TestLessSpaceMakesASmallerFile(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	opts.Size = 2 * datafile.MinSize
 	const half = datafile.MinSize
-	w.Maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*datafile.File, error) {
+	w.maker.Create = func(ctx context.Context, dir string, size int64, seed uint64, written func(int64)) (*datafile.File, error) {
 		if size > half {
 			return nil, syscall.ENOSPC
 		}
@@ -271,7 +270,7 @@ func TestLessSpaceMakesASmallerFile(t *testing.T) {
 
 func TestReadOnlyDirectoryIsSkippedByName(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	w.Maker.Create = func(context.Context, string, int64, uint64, func(int64)) (*datafile.File, error) {
+	w.maker.Create = func(context.Context, string, int64, uint64, func(int64)) (*datafile.File, error) {
 		return nil, &os.PathError{Op: "open", Path: opts.Dir, Err: syscall.EROFS}
 	}
 	run, err := File(t.Context(), opts, w.Env)
@@ -292,7 +291,7 @@ func TestCellsThatCannotRunAreSkippedByName(t *testing.T) {
 	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 1 || run.Skipped[0].Params["block"] != 8<<20 {
 		t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 	}
-	w.AvailableMemory = func() int64 { return 16 << 20 }
+	w.availableMemory = func() int64 { return 16 << 20 }
 	opts.Blocks, opts.Goroutines = []int{4096, 1 << 20}, []int{64}
 	run, err = File(t.Context(), opts, w.Env)
 	if err != nil || len(run.Cells) != 1 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "memory") {
@@ -312,8 +311,8 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 		t.Errorf("%v, host %+v", err, run.Host)
 	}
 	for _, j := range w.jobs[1:] {
-		if j.RandRead.Path != path || j.RandRead.Content != nil {
-			t.Fatalf("job %+v", j.RandRead)
+		if of[workload.RandRead](j).Path != path || of[workload.RandRead](j).Content != nil {
+			t.Fatalf("job %+v", of[workload.RandRead](j))
 		}
 	}
 	if after, err := os.ReadFile(path); err != nil || !slices.Equal(after, content) {
@@ -328,8 +327,8 @@ func TestUsersFileIsOnlyRead(t *testing.T) {
 func TestInterruptKeepsWhatIsCompleteAndCleansUp(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := w.Round
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		s, err := inner(ctx, j)
 		if len(w.jobs) == 1+10+3 {
 			cancel()
@@ -350,8 +349,8 @@ func TestInterruptKeepsWhatIsCompleteAndCleansUp(t *testing.T) {
 
 func TestFailureNamesTheCell(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
-	w.Round = func(_ context.Context, j workload.Job) (measure.Sample, error) {
-		if j.RandRead != nil && j.Engine == engine.NameRingside {
+	w.Workers.Round = func(_ context.Context, j workload.Job) (measure.Sample, error) {
+		if of[workload.RandRead](j) != nil && j.Engine == engine.NameRingside {
 			return measure.Sample{}, &datafile.MismatchError{Offset: 8192, What: "bytes of offset 0"}
 		}
 		return measure.Sample{Ops: 1, Elapsed: 1}, nil
@@ -372,8 +371,8 @@ func TestFailureNamesTheCell(t *testing.T) {
 func TestColdReadsInAHotCellAreNoted(t *testing.T) {
 	w, opts := newWorld(), smallFile(t)
 	opts.Blocks, opts.Goroutines, opts.Caches, opts.Pairs = []int{4096}, []int{1}, []string{CacheHot}, 3
-	inner := w.Round
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		s, err := inner(ctx, j)
 		s.DeviceReads = s.Bytes / 2
 		return s, err

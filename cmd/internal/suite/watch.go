@@ -22,22 +22,9 @@ const (
 	HTTPWork   = "http"
 )
 
-// WatchEnv connects the suite "watch" to the system. All functions must be set.
-type WatchEnv struct {
-	Workers
-	// Probe returns an error if an engine cannot be used here.
-	Probe func(engine string) error
-	// FindClient returns the path of a client program and its version.
-	FindClient func(ctx context.Context, client string) (path, version string, err error)
-	// Descriptors returns the limit of descriptors per process; 0 means unknown.
-	Descriptors func() int
-	// Progress shows the progress of the run.
-	Progress Progress
-}
-
 // Watch runs the suite "watch". It always returns a report, which is complete only if the error is
 // nil.
-func Watch(ctx context.Context, opts WatchOptions, env WatchEnv) (*report.Run, error) {
+func Watch(ctx context.Context, opts WatchOptions, env Env) (*report.Run, error) {
 	opts = opts.withDefaults()
 	w := &watchRun{runner: newRunner(watchSuite, opts.Timing, env.Progress, ""), opts: opts, env: env}
 	if !slices.Contains(opts.Workloads, EventsWork) {
@@ -58,7 +45,7 @@ func Watch(ctx context.Context, opts WatchOptions, env WatchEnv) (*report.Run, e
 type watchRun struct {
 	runner
 	opts    WatchOptions
-	env     WatchEnv
+	env     Env
 	engines []string
 }
 
@@ -76,7 +63,7 @@ func (w *watchRun) skip(work string, s report.Skip) {
 // probe finds the engines that can be used.
 func (w *watchRun) probe() {
 	for _, name := range w.opts.Engines {
-		if err := w.env.Probe(name); err != nil {
+		if err := w.env.probeWatch(name); err != nil {
 			for _, work := range w.opts.Workloads {
 				w.skip(work, report.Skip{Engine: name, Reason: err.Error()})
 			}
@@ -106,12 +93,12 @@ func (w *watchRun) cells(ctx context.Context) (out []watchCell, err error) {
 // skipped.
 func (w *watchRun) eventCells() (out []watchCell) {
 	const others = 64 // descriptors of a process beside those of the workload
-	limit := w.env.Descriptors()
+	limit := w.env.descriptors()
 	for _, c := range w.opts.cells() {
 		need := c.Descriptors() + others
 		if limit <= 0 || need <= limit {
 			out = append(out, watchCell{watchParams(c), workload.Job{
-				Workload: EventsWork, Goroutines: 1, Warm: warmFor(w.opts.Duration), Measure: w.opts.Duration, Watch: &c,
+				Workload: EventsWork, Goroutines: 1, Warm: warmFor(w.opts.Duration), Measure: w.opts.Duration, Work: &c,
 			}})
 			continue
 		}
@@ -136,10 +123,10 @@ func (w *watchRun) points(cells []watchCell) []point {
 			workload: c.job.Workload, params: c.params, engines: w.engines,
 			skips: drownedByFloor,
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
-				s, err := w.env.Round(ctx, job(name))
+				s, err := w.env.Workers.Round(ctx, job(name))
 				return sampleOf(s), err
 			},
-			open: w.env.opener(func(name string, _ int) (workload.Job, error) { return job(name), nil }),
+			open: w.env.Workers.opener(func(name string, _ int) (workload.Job, error) { return job(name), nil }),
 		})
 	}
 	return out
@@ -155,7 +142,7 @@ func drownedByFloor(err error) bool {
 // httpCells returns two cells: one with a new connection for each request, and one that reuses
 // connections. Without ab there are none.
 func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
-	path, version, err := w.env.FindClient(ctx, generator.NameAB)
+	path, version, err := w.env.findClient(ctx, generator.NameAB)
 	if err != nil {
 		w.skip(HTTPWork, report.Skip{Reason: err.Error()})
 		return nil, ctx.Err()
@@ -169,7 +156,7 @@ func (w *watchRun) httpCells(ctx context.Context) ([]watchCell, error) {
 		}}
 		out = append(out, watchCell{
 			report.Params{"requests": w.opts.Requests, "connections": w.opts.Connections, "keepalive": keep},
-			workload.Job{Workload: HTTPWork, Goroutines: 1, HTTP: &h},
+			workload.Job{Workload: HTTPWork, Goroutines: 1, Work: &h},
 		})
 	}
 	return out, nil

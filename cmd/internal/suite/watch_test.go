@@ -17,9 +17,9 @@ import (
 	"github.com/ringside-io/ringside/watch"
 )
 
-// watchWorld is a WatchEnv in which everything works, rounds take no time, and jobs are recorded.
+// watchWorld is a Env in which everything works, rounds take no time, and jobs are recorded.
 type watchWorld struct {
-	WatchEnv
+	Env
 	jobs    []workload.Job
 	refuses string // the engine that cannot be used
 	limit   int    // of descriptors
@@ -27,19 +27,20 @@ type watchWorld struct {
 
 func newWatchWorld() *watchWorld {
 	w := &watchWorld{}
-	w.WatchEnv = WatchEnv{
+	w.Env = Env{
 		Workers: Workers{Round: w.round},
-		Probe: func(engine string) error {
-			if engine == w.refuses {
-				return errors.New("forbidden")
-			}
-			return nil
+		machine: machine{
+			probeWatch: func(engine string) error {
+				if engine == w.refuses {
+					return errors.New("forbidden")
+				}
+				return nil
+			},
+			findClient: func(_ context.Context, client string) (path, version string, err error) {
+				return "/bin/" + client, client + " 1", nil
+			},
+			descriptors: func() int { return w.limit },
 		},
-		FindClient: func(_ context.Context, client string) (path, version string, err error) {
-			return "/bin/" + client, client + " 1", nil
-		},
-		Descriptors: func() int { return w.limit },
-		Progress:    quiet{},
 	}
 	return w
 }
@@ -58,7 +59,7 @@ func (w *watchWorld) round(ctx context.Context, j workload.Job) (measure.Sample,
 
 func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 	w := newWatchWorld()
-	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.Env)
 	if err != nil || len(run.Skipped) != 0 || len(run.Cells) != 9 || len(w.jobs) != 9*2*5 {
 		t.Fatalf("%d cells, %d rounds, skipped %v, %v", len(run.Cells), len(w.jobs), run.Skipped, err)
 	}
@@ -77,9 +78,9 @@ func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 		{Source: "wake"},
 	}
 	for i, j := range w.jobs {
-		if j.Engine != inTurn(i, 5, watchEngines...) || *j.Watch != cells[i/10] || j.Suite != "watch" || j.Workload != "events" ||
+		if j.Engine != inTurn(i, 5, watchEngines...) || *of[workload.Watch](j) != cells[i/10] || j.Suite != "watch" || j.Workload != "events" ||
 			j.Measure != 200*time.Millisecond || j.Warm <= 0 {
-			t.Fatalf("round %d: %+v of %+v", i, j, *j.Watch)
+			t.Fatalf("round %d: %+v of %+v", i, j, *of[workload.Watch](j))
 		}
 	}
 	m := run.Cells[0].Series[1].Samples[0].Metrics
@@ -100,7 +101,7 @@ func TestWatchMeasuresTheDefaultPoints(t *testing.T) {
 
 func TestWatchAsksTheWebServer(t *testing.T) {
 	w := newWatchWorld()
-	run, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Requests: 500, Timing: Timing{Pairs: 2}}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Requests: 500, Timing: Timing{Pairs: 2}}, w.Env)
 	if err != nil || len(run.Cells) != 2 || len(w.jobs) != 2*2*2 {
 		t.Fatalf("%d cells, %d rounds, %v", len(run.Cells), len(w.jobs), err)
 	}
@@ -112,23 +113,23 @@ func TestWatchAsksTheWebServer(t *testing.T) {
 		if i >= 4 {
 			want.Client = generator.NameABKeep
 		}
-		if j.HTTP == nil || j.HTTP.Ask != want || j.Suite != "watch" || j.Workload != "http" ||
-			j.Engine != inTurn(i, 2, watchEngines...) || j.Watch != nil {
+		if of[workload.HTTP](j) == nil || of[workload.HTTP](j).Ask != want || j.Suite != "watch" || j.Workload != "http" ||
+			j.Engine != inTurn(i, 2, watchEngines...) || of[workload.Watch](j) != nil {
 			t.Fatalf("round %d: %+v", i, j)
 		}
 	}
 	w.jobs = nil
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http", "events"}, Timing: Timing{Pairs: 1}, Sources: []string{"wake"}}, w.WatchEnv)
-	if err != nil || len(run.Cells) != 3 || run.Cells[2].Workload != "events" || w.jobs[0].HTTP.Ask.Requests != 100_000 || run.Host.DurationMs != 200 {
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http", "events"}, Timing: Timing{Pairs: 1}, Sources: []string{"wake"}}, w.Env)
+	if err != nil || len(run.Cells) != 3 || run.Cells[2].Workload != "events" || of[workload.HTTP](w.jobs[0]).Ask.Requests != 100_000 || run.Host.DurationMs != 200 {
 		t.Errorf("both: %+v, %v", run.Cells, err)
 	}
 	w.refuses = "io_uring"
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: Timing{Pairs: 1}}, w.WatchEnv)
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil || len(run.Skipped) != 1 || run.Skipped[0].Workload != "http" || run.Skipped[0].Engine != "io_uring" {
 		t.Errorf("without a ring: skipped %+v, %v", run.Skipped, err)
 	}
-	w.FindClient = func(context.Context, string) (path, version string, err error) { return "", "", generator.ErrMissing }
-	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: fiveRounds}, w.WatchEnv)
+	w.findClient = func(context.Context, string) (path, version string, err error) { return "", "", generator.ErrMissing }
+	run, err = Watch(t.Context(), WatchOptions{Workloads: []string{"http"}, Timing: fiveRounds}, w.Env)
 	if !errors.Is(err, ErrNothing) || len(run.Skipped) != 2 || run.Skipped[1].Reason != generator.ErrMissing.Error() {
 		t.Errorf("without ab: skipped %+v, %v", run.Skipped, err)
 	}
@@ -140,10 +141,10 @@ func TestWatchPointsAreReplaced(t *testing.T) {
 		Modes: []string{"level", "one-shot"}, Active: []int{7}, Idle: []int{0, 9}, Sources: []string{"socketpair", "wake"},
 		Engines: []string{"io_uring"}, Timing: Timing{Pairs: 1, Duration: time.Millisecond},
 	}
-	if _, err := Watch(t.Context(), opts, w.WatchEnv); err != nil || len(w.jobs) != 5 {
+	if _, err := Watch(t.Context(), opts, w.Env); err != nil || len(w.jobs) != 5 {
 		t.Fatalf("%d rounds, %v", len(w.jobs), err)
 	}
-	if got := *w.jobs[3].Watch; got != (workload.Watch{Source: "socketpair", Mode: watch.OneShot, Active: 7, Idle: 9}) {
+	if got := *of[workload.Watch](w.jobs[3]); got != (workload.Watch{Source: "socketpair", Mode: watch.OneShot, Active: 7, Idle: 9}) {
 		t.Errorf("last point %+v", got)
 	}
 	if got := (WatchOptions{Idle: []int{5}}).withDefaults().points("eventfd"); len(got) != 1 || got[0] != (workload.Watch{Mode: watch.Edge, Active: 100, Idle: 5}) {
@@ -154,7 +155,7 @@ func TestWatchPointsAreReplaced(t *testing.T) {
 func TestWatchSkipsByName(t *testing.T) {
 	w := newWatchWorld()
 	w.refuses, w.limit = "io_uring", 1024
-	run, err := Watch(t.Context(), WatchOptions{Timing: Timing{Pairs: 1}}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: Timing{Pairs: 1}}, w.Env)
 	if err != nil || len(run.Cells) != 7 || len(run.Cells[0].Series) != 1 {
 		t.Fatalf("%d cells, %v", len(run.Cells), err)
 	}
@@ -172,10 +173,10 @@ func TestWatchSkipsByName(t *testing.T) {
 		}
 	}
 	w.limit = 100
-	if _, err := Watch(t.Context(), WatchOptions{Sources: []string{"socketpair"}}, w.WatchEnv); !errors.Is(err, ErrNothing) {
+	if _, err := Watch(t.Context(), WatchOptions{Sources: []string{"socketpair"}}, w.Env); !errors.Is(err, ErrNothing) {
 		t.Errorf("no descriptors: %v", err)
 	}
-	if _, err := Watch(t.Context(), WatchOptions{Engines: []string{"io_uring"}}, w.WatchEnv); !errors.Is(err, ErrNothing) {
+	if _, err := Watch(t.Context(), WatchOptions{Engines: []string{"io_uring"}}, w.Env); !errors.Is(err, ErrNothing) {
 		t.Errorf("no engine: %v", err)
 	}
 }
@@ -183,14 +184,14 @@ func TestWatchSkipsByName(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	w := newWatchWorld()
 	ctx, cancel := context.WithCancel(t.Context())
-	inner := w.Round
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
 		if len(w.jobs) == 14 {
 			cancel()
 		}
 		return inner(ctx, j)
 	}
-	run, err := Watch(ctx, WatchOptions{Timing: fiveRounds}, w.WatchEnv)
+	run, err := Watch(ctx, WatchOptions{Timing: fiveRounds}, w.Env)
 	if !errors.Is(err, context.Canceled) || len(run.Cells) != 1 || !strings.Contains(err.Error(), "1 of 9 cells") {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
@@ -198,14 +199,14 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 
 func TestWatchNamesWhatFailed(t *testing.T) {
 	w := newWatchWorld()
-	inner := w.Round
-	w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
-		if j.Engine == "io_uring" && j.Watch.Mode == watch.Level {
+	inner := w.Workers.Round
+	w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+		if j.Engine == "io_uring" && of[workload.Watch](j).Mode == watch.Level {
 			return measure.Sample{}, errors.New("it broke")
 		}
 		return inner(ctx, j)
 	}
-	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
+	run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.Env)
 	if len(run.Cells) != 5 || err == nil || err.Error() != "events, eventfds, level, 100 active: engine io_uring: it broke" {
 		t.Errorf("%d cells, %v", len(run.Cells), err)
 	}
@@ -216,14 +217,14 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 func TestWatchLeavesOutRoundsBelowTheFloor(t *testing.T) {
 	for _, drowned := range []error{workload.ErrFloor, &measure.WorkerError{Said: workload.ErrFloor.Error(), Err: errors.New("exit status 1")}} {
 		w := newWatchWorld()
-		inner := w.Round
-		w.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
-			if j.Engine == "io_uring" && j.Watch.Mode == watch.OneShot {
+		inner := w.Workers.Round
+		w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+			if j.Engine == "io_uring" && of[workload.Watch](j).Mode == watch.OneShot {
 				return measure.Sample{}, drowned
 			}
 			return inner(ctx, j)
 		}
-		run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.WatchEnv)
+		run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.Env)
 		if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "--duration") {
 			t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
 		}

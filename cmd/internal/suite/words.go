@@ -5,8 +5,10 @@ package suite
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringside-io/ringside/cmd/internal/fio"
+	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
@@ -68,4 +70,24 @@ func (w Words) check(flag string, given []string) error {
 		}
 	}
 	return nil
+}
+
+// sizeBetween returns an error, in the units of the flag, if a size is out of bounds or not a multiple
+// of the lower bound.
+func sizeBetween(flag string, values []int, low, high int) error {
+	for _, v := range values {
+		if v < low || v > high || v%low != 0 {
+			return fmt.Errorf("--%s %s: must be a multiple of %s, up to %s", flag, report.FormatBytes(int64(v)), report.FormatBytes(int64(low)), report.FormatBytes(int64(high)))
+		}
+	}
+	return nil
+}
+
+// orWords joins words for a sentence.
+func orWords(names []string) string {
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }

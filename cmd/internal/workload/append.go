@@ -138,12 +138,17 @@ func fillRecord(record []byte, seed, goroutine, number uint64) {
 	}
 }
 
-// append measures durable records.
-func (j Job) append(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	a, err := j.Append.Open(e)
+// Run implements [Work].
+func (w *Append) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+// runWith measures durable records.
+func (w *Append) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
+	a, err := w.Open(e)
 	if err != nil {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, a.finish(err)) }()
-	return measure.Run(ctx, j.plan(), a.newOp)
+	return measure.Run(ctx, plan, a.newOp)
 }

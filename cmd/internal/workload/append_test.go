@@ -17,7 +17,7 @@ func appendJob(t *testing.T, goroutines int) Job {
 	return Job{
 		Suite: "file", Workload: "append", Goroutines: goroutines,
 		Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		Append: &Append{Dir: t.TempDir(), Record: 128, Seed: 9},
+		Work: &Append{Dir: t.TempDir(), Record: 128, Seed: 9},
 	}
 }
 
@@ -39,7 +39,7 @@ func TestAppendCountsRecords(t *testing.T) {
 	if s.Ops == 0 || s.Bytes != s.Ops*128 || s.Ops > int64(len(l.records)) {
 		t.Errorf("sample %+v of %d records", s, len(l.records))
 	}
-	wantEmpty(t, j.Append.Dir)
+	wantEmpty(t, of[Append](j).Dir)
 }
 
 func TestLogThatLostARecordIsAHardFailure(t *testing.T) {
@@ -81,7 +81,7 @@ func TestLogThatLostARecordIsAHardFailure(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the log has") {
 			t.Errorf("%s: %v", name, err)
 		}
-		wantEmpty(t, j.Append.Dir)
+		wantEmpty(t, of[Append](j).Dir)
 	}
 }
 
@@ -90,22 +90,22 @@ func TestAppendErrors(t *testing.T) {
 	if _, err := j.RunWith(t.Context(), &memoryLog{err: io.ErrShortWrite}); !errors.Is(err, io.ErrShortWrite) || strings.Contains(err.Error(), "the log has") {
 		t.Errorf("failing disk: %v", err)
 	}
-	wantEmpty(t, j.Append.Dir)
+	wantEmpty(t, of[Append](j).Dir)
 	if _, err := j.RunWith(t.Context(), plain{}); err == nil {
 		t.Error("an engine without logs: no error")
 	}
-	j.Append.Record = minRecord - 1
+	of[Append](j).Record = minRecord - 1
 	if _, err := j.RunWith(t.Context(), &memoryLog{}); err == nil {
 		t.Error("tiny records: no error")
 	}
 	broken := &memoryLog{}
 	broken.openErr = os.ErrPermission
-	j.Append.Record = 128
+	of[Append](j).Record = 128
 	if _, err := j.RunWith(t.Context(), broken); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("log that cannot be opened: %v", err)
 	}
-	wantEmpty(t, j.Append.Dir)
-	j.Append.Dir += "/missing"
+	wantEmpty(t, of[Append](j).Dir)
+	of[Append](j).Dir += "/missing"
 	if _, err := j.RunWith(t.Context(), &memoryLog{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
@@ -116,12 +116,12 @@ func TestAppendEngines(t *testing.T) {
 	for _, name := range []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside} {
 		for _, record := range []int{128, 1001} {
 			j := appendJob(t, 4)
-			j.Engine, j.Append.Record, j.Measure = name, record, 30*time.Millisecond
+			j.Engine, of[Append](j).Record, j.Measure = name, record, 30*time.Millisecond
 			s, err := j.Run(t.Context())
 			if err != nil || s.Ops == 0 || s.Backend == "" {
 				t.Errorf("%s, records of %d bytes: %+v, %v", name, record, s, err)
 			}
-			wantEmpty(t, j.Append.Dir)
+			wantEmpty(t, of[Append](j).Dir)
 		}
 	}
 }

@@ -65,14 +65,18 @@ func (r *batchReader) readAll() (int, error) {
 	return len(r.offsets) * r.size, nil
 }
 
-// batch measures calls, and reports blocks as operations.
-func (j Job) batch(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	op, closeFile, err := j.Batch.Open(e)
+// Run implements [Work].
+func (w *Batch) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+// runWith measures calls, and reports blocks as operations.
+func (w *Batch) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
+	op, closeFile, err := w.Open(e)
 	if err != nil {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeFile()) }()
-	plan := j.plan()
-	plan.Goroutines, plan.Adjust = 1, unitsOf(j.Batch.Count)
+	plan.Goroutines, plan.Adjust = 1, unitsOf(w.Count)
 	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
 }

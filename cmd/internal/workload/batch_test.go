@@ -16,7 +16,7 @@ func batchJob(span int64, block, count int) Job {
 	content := uint64(contentSeed)
 	return Job{
 		Suite: "file", Workload: "batch", Goroutines: 1, Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		Batch: &Batch{RandRead: RandRead{Span: span, Block: block, Seed: 3, Content: &content}, Count: count},
+		Work: &Batch{RandRead: RandRead{Span: span, Block: block, Seed: 3, Content: &content}, Count: count},
 	}
 }
 
@@ -86,14 +86,14 @@ func TestBatchEngines(t *testing.T) {
 	for _, name := range []string{engine.NameOS, engine.NameRingside} {
 		for _, direct := range directness(t, d.Path()) {
 			j := batchJob(d.Size(), 2*datafile.UnitSize, 16)
-			j.Engine, j.Batch.Path, j.Batch.Direct = name, d.Path(), direct
+			j.Engine, of[Batch](j).Path, of[Batch](j).Direct = name, d.Path(), direct
 			if s, err := j.Run(t.Context()); err != nil || s.Ops == 0 || s.Backend == "" {
 				t.Errorf("%s, direct %v: %+v, %v", name, direct, s, err)
 			}
 			// The file ends in the middle of a block.
-			short := *j.Batch
+			short := *of[Batch](j)
 			short.Span, short.Block = d.Size()+datafile.UnitSize, int(d.Size())+datafile.UnitSize
-			j.Batch = &short
+			j.Work = &short
 			if _, err := j.Run(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s, direct %v, beyond the end: %v", name, direct, err)
 			}

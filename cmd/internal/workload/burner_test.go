@@ -13,7 +13,7 @@ func burnerJob(span int64, burners int) Job {
 	content := uint64(contentSeed)
 	return Job{
 		Suite: "file", Workload: "burner", Goroutines: 2, Warm: time.Millisecond, Measure: 20 * time.Millisecond,
-		Burner: &Burner{RandRead: RandRead{Span: span, Block: datafile.UnitSize, Content: &content}, Burners: burners},
+		Work: &Burner{RandRead: RandRead{Span: span, Block: datafile.UnitSize, Content: &content}, Burners: burners},
 	}
 }
 

@@ -5,9 +5,12 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
@@ -16,8 +19,8 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/sqlitebench"
 )
 
-// Job describes one round of a worker process. With an empty Workload the worker only reports which
-// backend the engine uses.
+// Job describes one round of a worker process. Without Work the worker only reports which backend
+// the engine uses.
 type Job struct {
 	Suite    string `json:"suite"`
 	Workload string `json:"workload"`
@@ -27,21 +30,65 @@ type Job struct {
 	Goroutines int           `json:"goroutines"`
 	Warm       time.Duration `json:"warm_ns"`
 	Measure    time.Duration `json:"measure_ns"`
-	RandRead   *RandRead     `json:"randread,omitempty"`
-	Batch      *Batch        `json:"batch,omitempty"`
-	Append     *Append       `json:"append,omitempty"`
-	Burner     *Burner       `json:"burner,omitempty"`
-	Open       *Open         `json:"open,omitempty"`
-	RandWrite  *RandWrite    `json:"randwrite,omitempty"`
-	Nop        *Nop          `json:"nop,omitempty"`
-	Reads      *Reads        `json:"reads,omitempty"`
-	Watch      *Watch        `json:"watch,omitempty"`
-	HTTP       *HTTP         `json:"http,omitempty"`
-	YCSB       *ycsb.Job     `json:"ycsb,omitempty"`
-
-	SQLite *sqlitebench.Job `json:"sqlite,omitempty"`
+	// Work is what the round does.
+	Work Work `json:"work,omitempty"`
 
 	turns measure.Turns
+}
+
+// Work is what a round does. Each workload has a type, which must be in works.
+type Work interface {
+	// Run runs a round with the engine of this name.
+	Run(ctx context.Context, engine string, plan measure.Plan) (measure.Sample, error)
+}
+
+// fileWork is work with an engine for files.
+type fileWork interface {
+	Work
+	runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (measure.Sample, error)
+}
+
+// works are the types that a job in JSON may have as its work.
+var works = []Work{
+	&RandRead{}, &Batch{}, &Append{}, &Burner{}, &Open{}, &RandWrite{}, &YCSB{},
+	&Nop{}, &Reads{}, &Watch{}, &HTTP{},
+	&sqlitebench.Speed{}, &sqlitebench.Tenants{}, &sqlitebench.Cold{},
+}
+
+// kind is the name of the work's type in JSON.
+func kind(w Work) string { return fmt.Sprintf("%T", w) }
+
+// jobFields are a job without methods.
+type jobFields Job
+
+// MarshalJSON adds the type of the work.
+func (j Job) MarshalJSON() ([]byte, error) {
+	out := struct {
+		jobFields
+		Kind string `json:"kind,omitempty"`
+	}{jobFields: jobFields(j)}
+	if j.Work != nil {
+		out.Kind = kind(j.Work)
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (j *Job) UnmarshalJSON(b []byte) error {
+	in := struct {
+		*jobFields
+		Kind string          `json:"kind"`
+		Work json.RawMessage `json:"work"`
+	}{jobFields: (*jobFields)(j)}
+	if err := json.Unmarshal(b, &in); err != nil || in.Kind == "" {
+		return err
+	}
+	i := slices.IndexFunc(works, func(w Work) bool { return kind(w) == in.Kind })
+	if i < 0 {
+		return fmt.Errorf("unknown work %q", in.Kind)
+	}
+	j.Work = reflect.New(reflect.TypeOf(works[i]).Elem()).Interface().(Work)
+	return json.Unmarshal(in.Work, j.Work)
 }
 
 // TakeTurns makes the job measure in turns instead of one window of the length Measure. Only a job for
@@ -53,54 +100,18 @@ func (j *Job) TakeTurns(t measure.Turns) {
 }
 
 // Run runs the job in this process.
-func (j Job) Run(ctx context.Context) (measure.Sample, error) {
-	switch { // These workloads open no files through an engine.
-	case j.Watch != nil:
-		return j.watch(ctx)
-	case j.HTTP != nil:
-		return j.http(ctx)
-	case j.SQLite != nil:
-		return j.sqlite(ctx)
+func (j Job) Run(ctx context.Context) (s measure.Sample, err error) {
+	if j.Work != nil {
+		return j.Work.Run(ctx, j.Engine, j.plan())
+	}
+	if j.Workload != "" {
+		return s, fmt.Errorf("unknown workload %s/%s", j.Suite, j.Workload)
 	}
 	e, err := engine.Lookup(j.Engine)
-	if err != nil {
-		return measure.Sample{}, err
+	if err == nil {
+		s.Backend, s.Reason = e.Backend()
 	}
-	return j.RunWith(ctx, e)
-}
-
-// RunWith runs the job with e instead of the engine that the job names.
-func (j Job) RunWith(ctx context.Context, e engine.Engine) (measure.Sample, error) {
-	var s measure.Sample
-	var err error
-	switch {
-	case j.Workload == "":
-	case j.RandRead != nil && j.RandRead.Cold:
-		s, err = j.coldRead(ctx, e)
-	case j.RandRead != nil:
-		s, err = j.randRead(ctx, e)
-	case j.Batch != nil:
-		s, err = j.batch(ctx, e)
-	case j.Append != nil:
-		s, err = j.append(ctx, e)
-	case j.Burner != nil:
-		s, err = j.burner(ctx, e)
-	case j.Open != nil:
-		s, err = j.open(ctx, e)
-	case j.RandWrite != nil:
-		s, err = j.randWrite(ctx, e)
-	case j.YCSB != nil:
-		s, err = j.YCSB.Run(ctx, e.Name() == engine.NameRingside, j.plan())
-	case j.Ring() != nil && e.Name() == engine.NameRingside:
-		return j.ring(ctx) // It opens a ring itself: the engine's backend for files does not matter.
-	default:
-		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", j.Suite, j.Workload, e.Name())
-	}
-	if err != nil {
-		return measure.Sample{}, err
-	}
-	s.Backend, s.Reason = e.Backend()
-	return s, nil
+	return s, err
 }
 
 // plan returns the goroutines and times of the job.
@@ -108,36 +119,30 @@ func (j Job) plan() measure.Plan {
 	return measure.Plan{Goroutines: j.Goroutines, Warm: j.Warm, Measure: j.Measure, Turns: j.turns}
 }
 
-func (j Job) randRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	newOp, closeFile, err := j.RandRead.Open(e)
+// onFiles runs a round of w with the engine for files of this name.
+func onFiles(ctx context.Context, w fileWork, name string, plan measure.Plan) (measure.Sample, error) {
+	e, err := engine.Lookup(name)
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	defer func() { err = errors.Join(err, closeFile()) }()
-	return measure.Run(ctx, j.plan(), newOp)
-}
-
-// Ring returns the workload of the suite "ring", or nil if the job has none.
-func (j Job) Ring() RingWork {
-	switch {
-	case j.Nop != nil:
-		return j.Nop
-	case j.Reads != nil:
-		return j.Reads
-	}
-	return nil
-}
-
-// ring runs a round of the suite "ring".
-func (j Job) ring(ctx context.Context) (s measure.Sample, err error) {
-	op, closeRing, err := j.Ring().Open()
+	s, err := w.runWith(ctx, e, plan)
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	defer func() { err = errors.Join(err, closeRing()) }()
-	plan := j.plan()
-	plan.Goroutines, plan.Adjust = 1, unitsOf(j.Ring().Ops())
-	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
+	s.Backend, s.Reason = e.Backend()
+	return s, nil
+}
+
+// YCSB is operations of the database pebble.
+type YCSB struct{ ycsb.Job }
+
+// Run implements [Work].
+func (w *YCSB) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+func (w *YCSB) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (measure.Sample, error) {
+	return w.Job.Run(ctx, e.Name() == engine.NameRingside, plan)
 }
 
 // unitsOf returns a function that reports n units for each measured operation.
@@ -147,11 +152,6 @@ func unitsOf(n int) func(*measure.Sample) error {
 		s.P50, s.P99, s.Max = 0, 0, 0 // Latencies are those of operations, not of units.
 		return nil
 	}
-}
-
-// sqlite runs a round of the suite "sqlite".
-func (j Job) sqlite(ctx context.Context) (measure.Sample, error) {
-	return j.SQLite.Run(ctx, j.Engine, measure.Plan{Warm: j.Warm, Measure: j.Measure, Turns: j.turns})
 }
 
 // ErrNoDirect is matched by the error of [ProbeDirect] where O_DIRECT does not work.

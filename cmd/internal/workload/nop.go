@@ -3,9 +3,12 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
+	"github.com/ringside-io/ringside/cmd/internal/engine"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/features"
 	"github.com/ringside-io/ringside/uring"
@@ -20,8 +23,9 @@ const (
 	RingDefer = "defer"
 )
 
-// RingWork is a workload of the suite "ring".
+// RingWork is a workload of the suite "ring". Only the engine ringside runs it.
 type RingWork interface {
+	Work
 	// Open returns the operation of the only goroutine, for [measure.Run], and a function that
 	// closes the ring.
 	Open() (op measure.Op, closeRing func() error, err error)
@@ -29,6 +33,20 @@ type RingWork interface {
 	Ops() int
 	// Options returns the options of the ring.
 	Options() *uring.Options
+}
+
+// runRing runs a round. It opens a ring itself: the engine's backend for files does not matter.
+func runRing(ctx context.Context, w RingWork, name string, plan measure.Plan) (s measure.Sample, err error) {
+	if name != engine.NameRingside {
+		return s, fmt.Errorf("unknown workload %s for engine %s", kind(w), name)
+	}
+	op, closeRing, err := w.Open()
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, closeRing()) }()
+	plan.Goroutines, plan.Adjust = 1, unitsOf(w.Ops())
+	return measure.Run(ctx, plan, func(int) (measure.Op, error) { return op, nil })
 }
 
 // NopEntries is the size of the submission queue, and so of the largest batch.
@@ -46,6 +64,11 @@ type Nop struct {
 	Batch int `json:"batch"`
 	// First is the user data of the first entry; it counts up from there.
 	First uint64 `json:"first"`
+}
+
+// Run implements [Work].
+func (w *Nop) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return runRing(ctx, w, name, plan)
 }
 
 // Options returns the options of the ring.

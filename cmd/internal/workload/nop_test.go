@@ -29,7 +29,7 @@ func nopJob(ring string, batch int) Job {
 	return Job{
 		Suite: "ring", Workload: "nop", Engine: engine.NameRingside,
 		Warm: time.Millisecond, Measure: 50 * time.Millisecond,
-		Nop: &Nop{Ring: ring, Batch: batch, First: 1<<40 + 7},
+		Work: &Nop{Ring: ring, Batch: batch, First: 1<<40 + 7},
 	}
 }
 
@@ -43,7 +43,7 @@ func TestNop(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if chunk := int64(j.Nop.Rounds() * batch); s.Ops == 0 || s.Ops%chunk != 0 {
+				if chunk := int64(of[Nop](j).Rounds() * batch); s.Ops == 0 || s.Ops%chunk != 0 {
 					t.Errorf("%d operations are not whole chunks of %d", s.Ops, chunk)
 				}
 				m := s.Metrics()
@@ -119,11 +119,11 @@ func TestNopErrors(t *testing.T) {
 		change func(*Job)
 		says   string
 	}{
-		"unknown ring":  {func(j *Job) { j.Nop.Ring = "wedding" }, "wedding"},
-		"no batch":      {func(j *Job) { j.Nop.Batch = 0 }, "batch of 0"},
-		"large batch":   {func(j *Job) { j.Nop.Batch = NopEntries + 1 }, "batch of 257"},
+		"unknown ring":  {func(j *Job) { of[Nop](*j).Ring = "wedding" }, "wedding"},
+		"no batch":      {func(j *Job) { of[Nop](*j).Batch = 0 }, "batch of 0"},
+		"large batch":   {func(j *Job) { of[Nop](*j).Batch = NopEntries + 1 }, "batch of 257"},
 		"other engine":  {func(j *Job) { j.Engine = engine.NameOS }, "engine os"},
-		"no parameters": {func(j *Job) { j.Nop = nil }, "ring/nop"},
+		"no parameters": {func(j *Job) { j.Work = nil }, "ring/nop"},
 	} {
 		j := nopJob(RingDefault, 1)
 		tc.change(&j)

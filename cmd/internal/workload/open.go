@@ -45,13 +45,17 @@ func (o *opener) openOne() (n int, err error) {
 	return n, errors.Join(err, o.file.Close())
 }
 
-// open measures opening and closing. The process opens no other file with the engine.
-func (j Job) open(ctx context.Context, e engine.Engine) (measure.Sample, error) {
-	w := *j.Open
+// Run implements [Work].
+func (w *Open) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+// runWith measures opening and closing. The process opens no other file with the engine.
+func (w *Open) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (measure.Sample, error) {
 	if w.Block != 0 {
 		if err := w.check(); err != nil {
 			return measure.Sample{}, err
 		}
 	}
-	return measure.Run(ctx, j.plan(), func(goroutine int) (measure.Op, error) { return w.newOp(e, goroutine), nil })
+	return measure.Run(ctx, plan, func(goroutine int) (measure.Op, error) { return w.newOp(e, goroutine), nil })
 }

@@ -17,7 +17,7 @@ func openJob(span int64, block, goroutines int) Job {
 	content := uint64(contentSeed)
 	return Job{
 		Suite: "file", Workload: "open", Goroutines: goroutines, Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		Open: &Open{RandRead{Span: span, Block: block, Seed: 6, Content: &content}},
+		Work: &Open{RandRead{Span: span, Block: block, Seed: 6, Content: &content}},
 	}
 }
 
@@ -86,7 +86,7 @@ func TestOpenEngines(t *testing.T) {
 		for _, block := range []int{0, 2 * datafile.UnitSize} {
 			for _, direct := range directness(t, d.Path()) {
 				j := openJob(d.Size(), block, 4)
-				j.Engine, j.Open.Path, j.Open.Direct = name, d.Path(), direct
+				j.Engine, of[Open](j).Path, of[Open](j).Direct = name, d.Path(), direct
 				s, err := j.Run(t.Context())
 				if err != nil || s.Ops == 0 || s.Bytes != s.Ops*int64(block) || s.Backend == "" {
 					t.Errorf("%s, blocks of %d, direct %v: %+v, %v", name, block, direct, s, err)
@@ -94,7 +94,7 @@ func TestOpenEngines(t *testing.T) {
 			}
 		}
 		j := openJob(d.Size(), 0, 1)
-		j.Engine, j.Open.Path = name, filepath.Join(t.TempDir(), "missing")
+		j.Engine, of[Open](j).Path = name, filepath.Join(t.TempDir(), "missing")
 		if _, err := j.Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s, missing file: %v", name, err)
 		}

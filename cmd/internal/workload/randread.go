@@ -60,6 +60,23 @@ func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, 
 	}, f.Close, nil
 }
 
+// Run implements [Work].
+func (w *RandRead) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+func (w *RandRead) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
+	if w.Cold {
+		return w.cold(ctx, e, plan)
+	}
+	newOp, closeFile, err := w.Open(e)
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	defer func() { err = errors.Join(err, closeFile()) }()
+	return measure.Run(ctx, plan, newOp)
+}
+
 func (w RandRead) check() error { return checkBlocks(w.Block, w.Span) }
 
 // checkBlocks returns an error unless the span has at least one block of a valid size.
@@ -151,10 +168,9 @@ func touch(buf []byte) {
 	}
 }
 
-// coldRead measures reads of blocks that are not in the page cache. The window ends early once each
+// cold measures reads of blocks that are not in the page cache. The window ends early once each
 // block of the span has been read.
-func (j Job) coldRead(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	w := *j.RandRead
+func (w RandRead) cold(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
 	if err := w.check(); err != nil {
 		return measure.Sample{}, err
 	}
@@ -170,9 +186,8 @@ func (j Job) coldRead(ctx context.Context, e engine.Engine) (s measure.Sample, e
 		return measure.Sample{}, err
 	}
 	blocks := newColdBlocks(w.Seed, w.Block, w.Span)
-	plan := j.plan()
 	plan.Between = func() error {
-		if blocks.next.Load() > int64(len(blocks.order)/2) || j.turns == nil {
+		if blocks.next.Load() > int64(len(blocks.order)/2) || plan.Turns == nil {
 			blocks.next.Store(0)
 		}
 		return datafile.Evict(w.Path)
@@ -253,20 +268,24 @@ func burner(seed uint64) measure.Op {
 	}
 }
 
-// burner measures reads and units of computation. It reports no CPU time, because most of it is
+// Run implements [Work].
+func (w *Burner) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+// runWith measures reads and units of computation. It reports no CPU time, because most of it is
 // that of the computation.
-func (j Job) burner(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	if j.Burner.Burners < 1 {
-		return measure.Sample{}, fmt.Errorf("%d computing goroutines", j.Burner.Burners)
+func (w *Burner) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
+	if w.Burners < 1 {
+		return measure.Sample{}, fmt.Errorf("%d computing goroutines", w.Burners)
 	}
-	newOp, closeFile, err := j.Burner.Open(e)
+	newOp, closeFile, err := w.Open(e)
 	if err != nil {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, closeFile()) }()
-	plan := j.plan()
-	for b := range j.Burner.Burners {
-		plan.Beside = append(plan.Beside, burner(j.Burner.Seed+uint64(b)))
+	for b := range w.Burners {
+		plan.Beside = append(plan.Beside, burner(w.Seed+uint64(b)))
 	}
 	plan.Adjust = func(s *measure.Sample) error {
 		s.CPU = nil

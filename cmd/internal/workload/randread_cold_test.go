@@ -58,7 +58,7 @@ func TestColdReads(t *testing.T) {
 	for _, name := range []string{engine.NameOS, engine.NameRingside} {
 		j := job(d.Size(), 2*datafile.UnitSize, 4)
 		j.Engine, j.Measure = name, time.Hour
-		j.RandRead.Path, j.RandRead.Cold = d.Path(), true
+		of[RandRead](j).Path, of[RandRead](j).Cold = d.Path(), true
 		s, err := j.Run(t.Context())
 		if blocks := d.Size() / (2 * datafile.UnitSize); err != nil || s.Ops != blocks || s.Bytes != d.Size() {
 			t.Errorf("%s: %+v, %v; want %d reads", name, s, err, blocks)
@@ -72,11 +72,11 @@ func TestColdReads(t *testing.T) {
 func TestColdJobErrors(t *testing.T) {
 	m := newMemory(4 * datafile.UnitSize)
 	direct := job(int64(len(m.data)), datafile.UnitSize, 1)
-	direct.RandRead.Cold, direct.RandRead.Direct = true, true
+	of[RandRead](direct).Cold, of[RandRead](direct).Direct = true, true
 	unaligned := job(int64(len(m.data)), 1000, 1)
-	unaligned.RandRead.Cold = true
+	of[RandRead](unaligned).Cold = true
 	missing := job(int64(len(m.data)), datafile.UnitSize, 1)
-	missing.RandRead.Cold, missing.RandRead.Path = true, "/does/not/exist"
+	of[RandRead](missing).Cold, of[RandRead](missing).Path = true, "/does/not/exist"
 	for name, j := range map[string]Job{"with O_DIRECT": direct, "not aligned": unaligned, "no file": missing} {
 		if _, err := j.RunWith(t.Context(), m); err == nil {
 			t.Errorf("%s: no error", name)

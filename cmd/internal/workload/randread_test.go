@@ -82,7 +82,7 @@ func job(span int64, block, goroutines int) Job {
 	return Job{
 		Suite: "file", Workload: "randread", Engine: "memory", Goroutines: goroutines,
 		Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		RandRead: &RandRead{Span: span, Block: block, Seed: 3, Content: &content},
+		Work: &RandRead{Span: span, Block: block, Seed: 3, Content: &content},
 	}
 }
 
@@ -93,7 +93,7 @@ func TestRandReadReadsAlignedBlocksOfTheSpan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Ops == 0 || s.Bytes != s.Ops*block || s.Backend != "memory" {
+	if s.Ops == 0 || s.Bytes != s.Ops*block {
 		t.Errorf("sample %+v", s)
 	}
 	seen := map[int64]bool{}
@@ -176,7 +176,7 @@ func TestForeignContentIsNotVerified(t *testing.T) {
 	m := newMemory(16 * datafile.UnitSize)
 	clear(m.data)
 	j := job(int64(len(m.data)), datafile.UnitSize, 1)
-	j.RandRead.Content = nil
+	of[RandRead](j).Content = nil
 	if _, err := j.RunWith(t.Context(), m); err != nil {
 		t.Error(err)
 	}
@@ -189,16 +189,18 @@ func TestJobErrors(t *testing.T) {
 		"block larger than all": job(datafile.UnitSize, 2*datafile.UnitSize, 1),
 		"no block":              job(int64(len(m.data)), 0, 1),
 		"no goroutine":          job(int64(len(m.data)), datafile.UnitSize, 0),
-		"unknown workload":      {Suite: "file", Workload: "dance"},
 	} {
 		if _, err := j.RunWith(t.Context(), m); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
+	if _, err := (Job{Suite: "file", Workload: "dance", Engine: engine.NameOS}).Run(t.Context()); err == nil {
+		t.Error("unknown workload: no error")
+	}
 	if _, err := (Job{Engine: "steam"}).Run(t.Context()); !errors.Is(err, engine.ErrUnknown) {
 		t.Errorf("unknown engine: %v", err)
 	}
-	if s, err := (Job{}).RunWith(t.Context(), m); err != nil || s.Backend != "memory" || s.Ops != 0 {
+	if s, err := (Job{Engine: engine.NameOS}).Run(t.Context()); err != nil || s.Backend != "plain" || s.Ops != 0 {
 		t.Errorf("request for the backend: %+v, %v", s, err)
 	}
 }
@@ -249,14 +251,14 @@ func TestEngines(t *testing.T) {
 				continue
 			}
 			j := job(d.Size(), 2*datafile.UnitSize, 4)
-			j.Engine, j.RandRead.Path, j.RandRead.Direct = name, d.Path(), direct
+			j.Engine, of[RandRead](j).Path, of[RandRead](j).Direct = name, d.Path(), direct
 			s, err := j.Run(t.Context())
 			if err != nil || s.Ops == 0 || s.Backend == "" || s.Reason == "" {
 				t.Errorf("%s, direct %v: %+v, %v", name, direct, s, err)
 			}
 		}
 		j := job(d.Size(), datafile.UnitSize, 1)
-		j.Engine, j.RandRead.Path = name, filepath.Join(t.TempDir(), "missing")
+		j.Engine, of[RandRead](j).Path = name, filepath.Join(t.TempDir(), "missing")
 		if _, err := j.Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s, missing file: %v", name, err)
 		}

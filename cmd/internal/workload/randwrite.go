@@ -135,12 +135,17 @@ func mark(p []byte, stamp uint64, off int64) {
 	}
 }
 
-// randWrite measures overwrites.
-func (j Job) randWrite(ctx context.Context, e engine.Engine) (s measure.Sample, err error) {
-	o, err := j.RandWrite.Open(e)
+// Run implements [Work].
+func (w *RandWrite) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return onFiles(ctx, w, name, plan)
+}
+
+// runWith measures overwrites.
+func (w *RandWrite) runWith(ctx context.Context, e engine.Engine, plan measure.Plan) (s measure.Sample, err error) {
+	o, err := w.Open(e)
 	if err != nil {
 		return measure.Sample{}, err
 	}
 	defer func() { err = errors.Join(err, o.finish(err)) }()
-	return measure.Run(ctx, j.plan(), o.newOp)
+	return measure.Run(ctx, plan, o.newOp)
 }

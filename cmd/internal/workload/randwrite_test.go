@@ -17,7 +17,7 @@ import (
 func writeJob(span int64, block, goroutines int) Job {
 	return Job{
 		Suite: "file", Workload: "randwrite", Goroutines: goroutines, Warm: time.Millisecond, Measure: 10 * time.Millisecond,
-		RandWrite: &RandWrite{Span: span, Block: block, Seed: 4, Stamp: 5},
+		Work: &RandWrite{Span: span, Block: block, Seed: 4, Stamp: 5},
 	}
 }
 
@@ -55,7 +55,7 @@ func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
 func TestSyncedWritesAreEachDurable(t *testing.T) {
 	m := newMemory(64 * datafile.UnitSize)
 	j := writeJob(int64(len(m.data)), datafile.UnitSize, 3)
-	j.RandWrite.Sync = true
+	of[RandWrite](j).Sync = true
 	s, err := j.RunWith(t.Context(), m)
 	if err != nil || s.Ops == 0 || m.datasynced != len(m.offsets) {
 		t.Errorf("%d operations, %d writes, %d syncs, %v", s.Ops, len(m.offsets), m.datasynced, err)
@@ -71,7 +71,7 @@ func TestLostWriteIsAHardFailure(t *testing.T) {
 		m := newMemory(64 * datafile.UnitSize)
 		m.lose = true
 		j := writeJob(int64(len(m.data)), datafile.UnitSize, 2)
-		j.RandWrite.Sync = synced
+		of[RandWrite](j).Sync = synced
 		_, err := j.RunWith(t.Context(), m)
 		if _, ok := errors.AsType[*datafile.MismatchError](err); !ok || m.closed != 1 {
 			t.Errorf("synced %v: got %v, closed %d times", synced, err, m.closed)
@@ -105,7 +105,7 @@ func TestRandWriteEngines(t *testing.T) {
 		for _, synced := range []bool{false, true} {
 			for _, direct := range directness(t, d.Path()) {
 				j := writeJob(d.Size(), 2*datafile.UnitSize, 4)
-				j.Engine, j.RandWrite.Path, j.RandWrite.Direct, j.RandWrite.Sync = name, d.Path(), direct, synced
+				j.Engine, of[RandWrite](j).Path, of[RandWrite](j).Direct, of[RandWrite](j).Sync = name, d.Path(), direct, synced
 				if s, err := j.Run(t.Context()); err != nil || s.Ops == 0 || s.Backend == "" {
 					t.Errorf("%s, direct %v, synced %v: %+v, %v", name, direct, synced, s, err)
 				}

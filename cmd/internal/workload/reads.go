@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -36,6 +37,11 @@ type Reads struct {
 	Direct bool `json:"direct"`
 	// Seed selects the sequence of offsets.
 	Seed uint64 `json:"seed"`
+}
+
+// Run implements [Work].
+func (w *Reads) Run(ctx context.Context, name string, plan measure.Plan) (measure.Sample, error) {
+	return runRing(ctx, w, name, plan)
 }
 
 // Options returns the options of the ring.

@@ -23,7 +23,7 @@ func readsJob(t *testing.T, ring string, depth int) Job {
 	t.Cleanup(func() { _ = f.Remove() })
 	return Job{
 		Suite: "ring", Workload: "read", Engine: engine.NameRingside, Warm: time.Millisecond, Measure: 20 * time.Millisecond,
-		Reads: &Reads{Ring: ring, Depth: depth, Path: f.Path(), Span: f.Size(), Content: f.Seed(), Seed: 9},
+		Work: &Reads{Ring: ring, Depth: depth, Path: f.Path(), Span: f.Size(), Content: f.Seed(), Seed: 9},
 	}
 }
 
@@ -46,7 +46,7 @@ func TestReads(t *testing.T) {
 
 func TestReadsAllocateNothing(t *testing.T) {
 	needRing(t, RingDefault)
-	l, err := readsJob(t, RingDefault, 32).Reads.newLoop()
+	l, err := of[Reads](readsJob(t, RingDefault, 32)).newLoop()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestReadsErrors(t *testing.T) {
 		"past the end":  {func(r *Reads) { r.Span *= 1000 }, "returned 0"},
 	} {
 		j := readsJob(t, RingDefault, 4)
-		tc.change(j.Reads)
+		tc.change(of[Reads](j))
 		if _, err := j.Run(t.Context()); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
 		}

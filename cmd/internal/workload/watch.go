@@ -78,18 +78,18 @@ func (w Watch) check() error {
 	return nil
 }
 
-// backend returns the mode that the job's engine names.
-func (j Job) backend() (watch.Mode, error) {
-	b, err := features.ParseMode(j.Engine)
+// watchMode returns the mode that an engine's name means.
+func watchMode(engine string) (watch.Mode, error) {
+	b, err := features.ParseMode(engine)
 	if err == nil && b != watch.ModeEpoll && b != watch.ModeRing {
-		err = fmt.Errorf("engine %q: must be %v or %v", j.Engine, watch.ModeEpoll, watch.ModeRing)
+		err = fmt.Errorf("engine %q: must be %v or %v", engine, watch.ModeEpoll, watch.ModeRing)
 	}
 	return b, err
 }
 
 // ProbeWatch returns an error if this process cannot watch with the engine, "epoll" or "io_uring".
 func ProbeWatch(engine string) error {
-	b, err := Job{Engine: engine}.backend()
+	b, err := watchMode(engine)
 	if err != nil {
 		return err
 	}
@@ -100,23 +100,24 @@ func ProbeWatch(engine string) error {
 	return w.Close()
 }
 
-// watch runs the round in a goroutine locked to its thread, because a watcher belongs to a thread.
-func (j Job) watch(ctx context.Context) (measure.Sample, error) {
-	if err := j.Watch.check(); err != nil {
+// Run runs the round in a goroutine locked to its thread, because a watcher belongs to a thread.
+func (w *Watch) Run(ctx context.Context, engine string, plan measure.Plan) (measure.Sample, error) {
+	if err := w.check(); err != nil {
 		return measure.Sample{}, err
 	}
-	b, err := j.backend()
+	b, err := watchMode(engine)
 	if err != nil {
 		return measure.Sample{}, err
 	}
-	if j.Watch.Source == SourceWake {
-		return j.wakes(ctx, b)
+	plan.Goroutines = 1
+	if w.Source == SourceWake {
+		return wakes(ctx, b, plan)
 	}
-	return j.events(ctx, b)
+	return w.events(ctx, b, plan)
 }
 
 // events measures rounds and their floor alternately.
-func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err error) {
+func (w *Watch) events(ctx context.Context, b watch.Mode, plan measure.Plan) (s measure.Sample, err error) {
 	var t *watchTurns
 	closeAll := func() error { return nil }
 	defer func() { err = errors.Join(err, closeAll()) }()
@@ -124,14 +125,12 @@ func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err er
 		if t == nil {
 			runtime.LockOSThread()
 			var err error
-			if t, closeAll, err = j.Watch.open(b); err != nil {
+			if t, closeAll, err = w.open(b); err != nil {
 				return 0, err
 			}
 		}
 		return 0, t.turn()
 	}
-	plan := j.plan()
-	plan.Goroutines = 1
 	plan.Between = func() error {
 		if t != nil { // The warm-up may have ended before the first turn.
 			t.reset()
@@ -141,7 +140,7 @@ func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err er
 	plan.Adjust = func(s *measure.Sample) error {
 		s.Backend, s.Reason = t.backends[0]()
 		err := t.report(0, s)
-		if j.turns != nil && errors.Is(err, ErrFloor) { // One turn that was disturbed is an outlier, not a failure.
+		if plan.Turns != nil && errors.Is(err, ErrFloor) { // One turn that was disturbed is an outlier, not a failure.
 			s.Elapsed, err = max(s.Floor/100, 1), nil
 		}
 		return err
@@ -150,7 +149,7 @@ func (j Job) events(ctx context.Context, b watch.Mode) (s measure.Sample, err er
 }
 
 // wakes measures wakes one by one.
-func (j Job) wakes(ctx context.Context, b watch.Mode) (s measure.Sample, err error) {
+func wakes(ctx context.Context, b watch.Mode, plan measure.Plan) (s measure.Sample, err error) {
 	var l *wakeLoop
 	defer func() {
 		if l != nil {
@@ -167,8 +166,6 @@ func (j Job) wakes(ctx context.Context, b watch.Mode) (s measure.Sample, err err
 		}
 		return 0, l.round()
 	}
-	plan := j.plan()
-	plan.Goroutines = 1
 	plan.Adjust = func(s *measure.Sample) error {
 		s.Backend, s.Reason = l.watcher.Backend()
 		return nil

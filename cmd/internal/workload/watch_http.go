@@ -15,13 +15,13 @@ import (
 
 // HTTP runs the web server of examples/http-watch in this process, with requests made by ab.
 type HTTP struct {
-	// Ask is the job of the client. http fills in the address.
+	// Ask is the job of the client. Run fills in the address.
 	Ask generator.Job `json:"ask"`
 }
 
-// http serves until all requests have been made. The CPU time is that of the server.
-func (j Job) http(ctx context.Context) (s measure.Sample, err error) {
-	b, err := j.backend()
+// Run serves until all requests have been made. The CPU time is that of the server.
+func (w *HTTP) Run(ctx context.Context, engine string, _ measure.Plan) (s measure.Sample, err error) {
+	b, err := watchMode(engine)
 	if err != nil {
 		return measure.Sample{}, err
 	}
@@ -42,7 +42,7 @@ func (j Job) http(ctx context.Context) (s measure.Sample, err error) {
 		}
 	}()
 	s.Backend, s.Reason = srv.Backend()
-	ask := j.HTTP.Ask
+	ask := w.Ask
 	ask.Addr = srv.Addr().String()
 	before, known := measure.CPUTime()
 	asked, err := ask.Run(ctx)

@@ -16,9 +16,9 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the server needs epoll")
 	}
-	j := Job{Suite: "watch", Workload: "http", Engine: "epoll", HTTP: &HTTP{}}
+	j := Job{Suite: "watch", Workload: "http", Engine: "epoll", Work: &HTTP{}}
 	for _, bad := range []generator.Job{{}, {Client: generator.NameAB, Path: "/bin/false"}, {Client: generator.NameAB, Path: "/bin/true", Requests: 100}} {
-		j.HTTP.Ask = bad
+		of[HTTP](j).Ask = bad
 		if s, err := j.Run(t.Context()); err == nil {
 			t.Errorf("%+v: %+v", bad, s)
 		}
@@ -29,7 +29,7 @@ func TestHTTPNeedsAnAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	j.Engine, j.HTTP = "epoll", &HTTP{Ask: generator.Job{Client: generator.NameAB, Path: "/bin/sleep"}}
+	j.Engine, j.Work = "epoll", &HTTP{Ask: generator.Job{Client: generator.NameAB, Path: "/bin/sleep"}}
 	if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: %v", err)
 	}

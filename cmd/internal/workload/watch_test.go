@@ -122,10 +122,10 @@ func TestWatchCountsDescriptors(t *testing.T) {
 
 func TestWatchErrors(t *testing.T) {
 	for says, change := range map[string]func(*Job){
-		`source of events "sun"`: func(j *Job) { j.Watch.Source = "sun" },
-		"unknown mode":           func(j *Job) { j.Watch.Mode = 9 },
-		"0 active":               func(j *Job) { j.Watch.Active = 0 },
-		"-1 idle":                func(j *Job) { j.Watch.Idle = -1 },
+		`source of events "sun"`: func(j *Job) { of[Watch](*j).Source = "sun" },
+		"unknown mode":           func(j *Job) { of[Watch](*j).Mode = 9 },
+		"0 active":               func(j *Job) { of[Watch](*j).Active = 0 },
+		"-1 idle":                func(j *Job) { of[Watch](*j).Idle = -1 },
 		"must be epoll or":       func(j *Job) { j.Engine = "auto" },
 		"os":                     func(j *Job) { j.Engine = "os" },
 	} {
@@ -150,6 +150,6 @@ func TestProbeWatch(t *testing.T) {
 func watchJob(engine string, w Watch) Job {
 	return Job{
 		Suite: "watch", Workload: "events", Engine: engine, Goroutines: 1,
-		Warm: time.Millisecond, Measure: 60 * time.Millisecond, Watch: &w,
+		Warm: time.Millisecond, Measure: 60 * time.Millisecond, Work: &w,
 	}
 }

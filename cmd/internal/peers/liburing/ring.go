@@ -20,8 +20,8 @@ import (
 // same flags as ours, and otherwise describes the difference. When ctx ends the program is killed,
 // and the error matches that of the context.
 func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, error) {
-	work := job.Ring()
-	if work == nil {
+	work, ok := job.Work.(workload.RingWork)
+	if !ok {
 		return measure.Sample{}, fmt.Errorf("unknown workload %s/%s for engine %s", job.Suite, job.Workload, Name)
 	}
 	out, err := run(ctx, p.dir, p.path, args(job)...)
@@ -33,7 +33,7 @@ func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, 
 		return measure.Sample{}, err
 	}
 	s := measure.Sample{Ops: a.Ops, Elapsed: a.Elapsed, CPU: a.CPU, Backend: p.about(a)}
-	if job.Reads != nil {
+	if _, reads := work.(*workload.Reads); reads {
 		s.Bytes = a.Ops * workload.ReadsBlock
 	}
 	s.Reason, err = a.difference(work.Options())
@@ -42,7 +42,7 @@ func (p *Program) Round(ctx context.Context, job workload.Job) (measure.Sample, 
 
 func args(job workload.Job) []string {
 	window := []string{seconds(job.Warm), seconds(job.Measure)}
-	if r := job.Reads; r != nil {
+	if r, ok := job.Work.(*workload.Reads); ok {
 		direct := "0"
 		if r.Direct {
 			direct = "1"
@@ -52,7 +52,7 @@ func args(job workload.Job) []string {
 			strconv.FormatInt(r.Span, 10), strconv.FormatUint(r.Content, 10), strconv.FormatUint(r.Seed, 10), direct,
 		}, window...)
 	}
-	n := job.Nop
+	n := job.Work.(*workload.Nop)
 	return append([]string{"nop", n.Ring, strconv.Itoa(n.Batch), strconv.Itoa(n.Rounds()), strconv.FormatUint(n.First, 10)}, window...)
 }
 

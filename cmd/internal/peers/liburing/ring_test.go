@@ -23,7 +23,7 @@ const good = `{"ops":5000,"elapsed_ns":1000000,"cpu_ns":750000,"setup_flags":128
 func job(ring string, batch int) workload.Job {
 	return workload.Job{
 		Suite: "ring", Workload: "nop", Engine: Name, Warm: time.Millisecond, Measure: 5 * time.Millisecond,
-		Nop: &workload.Nop{Ring: ring, Batch: batch, First: 1<<63 + 5},
+		Work: &workload.Nop{Ring: ring, Batch: batch, First: 1<<63 + 5},
 	}
 }
 
@@ -77,7 +77,7 @@ func TestArgs(t *testing.T) {
 	if got := args(j); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	j.Nop, j.Reads = nil, &workload.Reads{Ring: workload.RingDefault, Depth: 8, Path: "a b", Span: 1 << 20, Content: 3, Direct: true, Seed: 4}
+	j.Work = &workload.Reads{Ring: workload.RingDefault, Depth: 8, Path: "a b", Span: 1 << 20, Content: 3, Direct: true, Seed: 4}
 	want = []string{"read", "default", "8", "1024", "a b", "1048576", "3", "4", "1", "0.001000000", "1.500000000"}
 	if got := args(j); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -179,7 +179,7 @@ func TestReal(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, batch %d: %v", ring, batch, err)
 			}
-			if chunk := int64(j.Nop.Rounds() * batch); s.Ops == 0 || s.Ops%chunk != 0 {
+			if chunk := int64(j.Work.(*workload.Nop).Rounds() * batch); s.Ops == 0 || s.Ops%chunk != 0 {
 				t.Errorf("%s: %d operations are not whole chunks of %d", ring, s.Ops, chunk)
 			}
 			if s.Elapsed < j.Measure || !strings.HasPrefix(s.Backend, Name) || s.Heap != nil {
@@ -189,7 +189,7 @@ func TestReal(t *testing.T) {
 				t.Errorf("%s: no CPU time in %+v", ring, s)
 			}
 			j.Warm, j.Measure = 0, 0
-			if s, err := p.Round(t.Context(), j); err != nil || s.Ops != int64(j.Nop.Rounds()*batch) {
+			if s, err := p.Round(t.Context(), j); err != nil || s.Ops != int64(j.Work.(*workload.Nop).Rounds()*batch) {
 				t.Errorf("%s: a trial made %d operations, %v", ring, s.Ops, err)
 			}
 		}
@@ -205,7 +205,7 @@ func readsJob(t *testing.T, ring string, depth int) workload.Job {
 	}
 	t.Cleanup(func() { _ = f.Remove() })
 	j := job(ring, 1)
-	j.Nop, j.Reads = nil, &workload.Reads{Ring: ring, Depth: depth, Path: f.Path(), Span: f.Size(), Content: f.Seed(), Seed: 9}
+	j.Work = &workload.Reads{Ring: ring, Depth: depth, Path: f.Path(), Span: f.Size(), Content: f.Seed(), Seed: 9}
 	return j
 }
 
@@ -228,11 +228,11 @@ func TestRealReads(t *testing.T) {
 		}
 	}
 	j := readsJob(t, workload.RingDefault, 4)
-	j.Reads.Content++
+	j.Work.(*workload.Reads).Content++
 	if _, err := p.Round(t.Context(), j); err == nil || !strings.Contains(err.Error(), "bytes of the file with seed") {
 		t.Errorf("the content of another file: %v", err)
 	}
-	j.Reads.Path += "-missing"
+	j.Work.(*workload.Reads).Path += "-missing"
 	if _, err := p.Round(t.Context(), j); err == nil || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("a missing file: %v", err)
 	}

@@ -3,12 +3,14 @@
 package measure
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -115,74 +117,6 @@ func (t *tail) String() string { return string(t.buf) }
 // errOrphaned ends a worker whose parent is gone.
 var errOrphaned = errors.New("the parent process is gone")
 
-// worker repeats one operation and records it. It belongs to one goroutine; others read it only
-// while that goroutine waits.
-type worker struct {
-	op      Op
-	latency Histogram
-	ops     int64
-	bytes   int64
-	max     time.Duration
-	err     error
-	// base lets time.Since read only the monotonic clock, at half the cost of time.Now.
-	base time.Time
-}
-
-func newWorker(op Op) *worker {
-	return &worker{op: op, base: time.Now()}
-}
-
-func (w *worker) reset() {
-	w.latency = Histogram{}
-	w.ops, w.bytes, w.max = 0, 0, 0
-}
-
-// repeat runs the operation until stop is set, but at least once: a short window on a busy machine
-// may end before the goroutine gets a processor. It does not allocate.
-func (w *worker) repeat(stop *atomic.Bool) error {
-	last := time.Since(w.base)
-	for {
-		n, err := w.op()
-		if err != nil {
-			return err
-		}
-		now := time.Since(w.base)
-		w.record(now - last)
-		last = now
-		w.ops++
-		w.bytes += int64(n)
-		if stop.Load() {
-			return nil
-		}
-	}
-}
-
-func (w *worker) record(d time.Duration) {
-	w.max = max(w.max, d)
-	w.latency.Record(d)
-}
-
-// Output runs a command of another program and returns its standard output. The error of a failed
-// command contains its output, as formatted by said if that is not nil. When ctx, the command's
-// context, ends, the command is killed and the error is that of the context.
-func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string) string) ([]byte, error) {
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	Isolate(cmd)
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		text := strings.TrimSpace(stderr.String() + out.String())
-		if said != nil {
-			text = said(stderr.String(), out.String())
-		}
-		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, text)
-	}
-	return out.Bytes(), nil
-}
-
 // Turner is a job that may take turns. TakeTurns gives it the turns, if it takes them.
 type Turner interface{ TakeTurns(Turns) }
 
@@ -267,3 +201,145 @@ func (t *workerTurns) Report(s Sample) error {
 
 // readyLine is what a worker writes before its first turn.
 const readyLine = "ready"
+
+// Player is an engine that lives during a comparison and takes turns with others. Between two turns
+// it is idle.
+type Player interface {
+	// Turn measures a window of d.
+	Turn(d time.Duration) (Sample, error)
+	// Close lets the engine check its work and ends it. It returns the engine's error.
+	Close() error
+}
+
+// Session is a worker process that takes turns.
+type Session struct {
+	ctx  context.Context
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *json.Decoder
+	said *tail
+	err  error
+}
+
+var _ Player = (*Session)(nil)
+
+// Open starts the program, sends it the job, and waits until it is ready for its first turn. When ctx
+// ends, the worker and its children are killed.
+func (p Process) Open(ctx context.Context, job any) (*Session, error) {
+	s := &Session{ctx: ctx, cmd: exec.CommandContext(ctx, p.Path, p.Args...), said: &tail{limit: 4096}}
+	s.cmd.Env, s.cmd.Stderr = p.Env, s.said
+	Isolate(s.cmd)
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.in, s.out = in, json.NewDecoder(bufio.NewReader(out))
+	start := s.cmd.Start
+	if p.Around != nil {
+		start = func() error { return p.Around(s.cmd.Start) }
+	}
+	if err := start(); err != nil {
+		return nil, fmt.Errorf("start a worker process: %w", err)
+	}
+	var ready string
+	if err := s.exchange(job, &ready); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// exchange writes a line and decodes the answer. A failure ends the process.
+func (s *Session) exchange(line, answer any) error {
+	encoded, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = s.in.Write(append(encoded, '\n'))
+	if err == nil {
+		err = s.out.Decode(answer)
+	}
+	if err != nil {
+		s.err = s.end(err)
+	}
+	return s.err
+}
+
+// end waits for the process, and returns its error or else the given one.
+func (s *Session) end(err error) error {
+	_ = s.in.Close() // the process ends at the end of its input
+	if waitErr := s.cmd.Wait(); waitErr != nil {
+		err = workerError(waitErr, s.said.String())
+	}
+	if s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	return err
+}
+
+// Turn asks the worker for one turn.
+func (s *Session) Turn(d time.Duration) (sample Sample, err error) {
+	if s.err != nil {
+		return sample, s.err
+	}
+	return sample, s.exchange(d, &sample)
+}
+
+// Close ends the worker and waits until it has checked its work.
+func (s *Session) Close() error {
+	if s.err != nil {
+		return nil // It was returned.
+	}
+	_ = s.in.Close()
+	var last json.RawMessage
+	decodeErr := s.out.Decode(&last)
+	s.err = s.end(decodeErr)
+	return s.err
+}
+
+// Duel lets players take turns of d, one of each in a pair, for as long as more holds of the number of
+// finished pairs. Within a pair their order is random, so that no player always follows the same one.
+// turn is called for each turn.
+func Duel(ctx context.Context, players []Player, d time.Duration, more func(pair int) bool,
+	turn func(player int, s Sample) error,
+) error {
+	for pair := 0; more(pair); pair++ {
+		for _, i := range rand.Perm(len(players)) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			s, err := players[i].Turn(d)
+			if err == nil {
+				err = turn(i, s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Output runs a command of another program and returns its standard output. The error of a failed
+// command contains its output, as formatted by said if that is not nil. When ctx, the command's
+// context, ends, the command is killed and the error is that of the context.
+func Output(ctx context.Context, cmd *exec.Cmd, said func(stderr, stdout string) string) ([]byte, error) {
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	Isolate(cmd)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		text := strings.TrimSpace(stderr.String() + out.String())
+		if said != nil {
+			text = said(stderr.String(), out.String())
+		}
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, text)
+	}
+	return out.Bytes(), nil
+}
