@@ -121,8 +121,10 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range metrics.Metrics() {
-		kind := map[metrics.Kind]string{metrics.Counter: "counter", metrics.Gauge: "gauge"}[m.Kind]
-		if row := fmt.Sprintf("| `%s` | %s | %s |", m.Name, kind, m.Help); !strings.Contains(string(text), row+"\n") {
+		if strings.HasSuffix(m.Name, "_total") != (m.Kind == metrics.Counter) {
+			t.Errorf("the name %s does not show its kind", m.Name)
+		}
+		if row := fmt.Sprintf("| `%s` | %s |", m.Name, m.Help); !strings.Contains(string(text), row+"\n") {
 			t.Errorf("docs/metrics.md lacks the row\n%s", row)
 		}
 	}

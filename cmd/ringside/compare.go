@@ -20,9 +20,9 @@ For each engine in each cell that both files have it prints the medians, the spr
 them, the change, the probability p of such samples without a difference, and the numbers of samples. A verdict
 means that the true change is larger than 3 %. p is that of a t-test of logarithms, which allows for the
 spread within each file and for the drift of the machine between the files (the spread of the changes of
-all cells). All verdicts are judged together (Bonferroni): two files of one binary have no verdict in 99 of
-100 comparisons, so --fail can be used in CI. Four pairs or more are needed on both sides. Files of versions
-that kept no samples are judged by whether their ranges overlap. Notes of both runs are printed first.
+all cells). All verdicts are judged together, as the claims of bench are: two files of one binary have no
+verdict in 19 of 20 comparisons. Four starts or more are needed on both sides, so files of versions that kept
+no samples get no verdict. Notes of both runs are printed first.
 
 The machine may have changed between the two files. If a difference matters, measure again in the other order.
 
