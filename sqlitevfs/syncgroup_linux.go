@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,9 +23,9 @@ const (
 	noSharing sharing = iota
 	// bySyncFS: syncfs makes everything durable.
 	bySyncFS
-	// bySyncFSAndFlush: syncfs writes everything and may leave out the flush of the
-	// device's cache. An fdatasync of any file adds the flush, and reports that the file system was
-	// shut down by an error.
+	// bySyncFSAndFlush: syncfs writes everything and may leave out the flush of the device's
+	// cache. An fdatasync of any file adds the flush, and reports that the file system was shut
+	// down by an error.
 	bySyncFSAndFlush
 )
 
@@ -88,11 +89,47 @@ func sharingOf(fd int) (sharing, string) {
 	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx) != nil || stx.Mask&unix.STATX_MNT_ID == 0 {
 		return noSharing, "statx returned no mount ID"
 	}
+	return mountsRead.sharing(mountKey{stx.Mnt_id, unix.Mkdev(stx.Dev_major, stx.Dev_minor), st.Fsid, st.Flags})
+}
+
+// mountKey identifies a mount. Another one may get its ID.
+type mountKey struct {
+	id, device uint64
+	fsid       unix.Fsid
+	flags      int64
+}
+
+// mountsRead has the mount that was looked up last. Reading its options takes longer than the rest
+// of opening a database. They are read again after mountsFor: a database that is open does not
+// notice a remount either.
+var mountsRead mountCache
+
+const mountsFor = time.Second
+
+type mountCache struct {
+	mu     sync.Mutex
+	key    mountKey
+	until  time.Time
+	how    sharing
+	reason string
+}
+
+func (c *mountCache) sharing(key mountKey) (sharing, string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key != c.key || time.Now().After(c.until) {
+		c.how, c.reason = key.sharing()
+		c.key, c.until = key, time.Now().Add(mountsFor)
+	}
+	return c.how, c.reason
+}
+
+func (k mountKey) sharing() (sharing, string) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return noSharing, "the mount options cannot be read: " + err.Error()
 	}
-	m, ok := findMount(string(table), stx.Mnt_id)
+	m, ok := findMount(string(table), k.id)
 	if !ok {
 		return noSharing, "the mount is not in /proc/self/mountinfo"
 	}
@@ -119,8 +156,8 @@ func findMount(table string, id uint64) (mount, bool) {
 	return mount{}, false
 }
 
-// sharing looks a mount up in the table. root is the directory that has sys and proc, and has reports
-// whether the kernel has a version.
+// sharing looks a mount up in the table. root is the directory that has sys and proc, and has
+// reports whether the kernel has a version.
 func (m mount) sharing(root string, has func(major, minor int) bool) (sharing, string) {
 	row := slices.IndexFunc(fileSystems, func(f fileSystem) bool { return m.kind == f.name })
 	if row < 0 {
@@ -154,9 +191,9 @@ func (f *fileSystem) refuses(options []string) (option string, ok bool) {
 // mounts lacks options that are the default of the file system; the list in /proc/fs/ext4 has
 // them.
 //
-// After an error has shut the file system down (errors=remount-ro), syncfs before Linux 6.18 writes nothing and
-// returns no error. fdatasync of any file returns one since Linux 6.12; before, writes and an fdatasync of a
-// file without changes succeed. (6.1, 6.12 and 6.18 were tried.)
+// After an error has shut the file system down (errors=remount-ro), syncfs before Linux 6.18
+// writes nothing and returns no error. fdatasync of any file returns one since Linux 6.12; before,
+// writes and an fdatasync of a file without changes succeed. (6.1, 6.12 and 6.18 were tried.)
 func (m mount) ext4Sharing(root string, f fileSystem, has func(major, minor int) bool) (sharing, string) {
 	if !has(6, 12) {
 		return noSharing, "syncfs of this kernel hides that an error has shut the file system down (needs Linux 6.12)"
@@ -184,8 +221,8 @@ func (m mount) ext4Sharing(root string, f fileSystem, has func(major, minor int)
 	return bySyncFSAndFlush, "syncfs writes metadata after its flush"
 }
 
-// kernelHas reports whether the kernel has this version or a later one. It is for what no probe can find
-// out, and where a wrong guess would lose commits.
+// kernelHas reports whether the kernel has this version or a later one. It is for what no probe
+// can find out, and where a wrong guess would lose commits.
 func kernelHas(major, minor int) bool {
 	running := kernelVersion()
 	return running[0] > major || running[0] == major && running[1] >= minor

@@ -8,6 +8,7 @@
 //	bench idle -dbs 10000                   memory, descriptors and processor time of a backup without commits
 //	bench litestream -dbs 500 -exe PROGRAM  the same of Litestream
 //	bench wake -dbs 10000                   opening, using and closing databases
+//	bench hour -dbs 10000 -turns 60 -turn 1m  a backup while tenants come and go, and its restore
 //
 // Each makes its databases in a new directory below -dir.
 package main
@@ -37,7 +38,7 @@ import (
 // options are set by the command line.
 type options struct {
 	dir, target, vfs, exe, profile string
-	dbs, turns                     int
+	dbs, turns, busy               int
 	turn                           time.Duration
 	interval                       time.Duration
 }
@@ -52,11 +53,12 @@ func main() {
 	f.StringVar(&o.exe, "exe", "litestream", "Litestream's program")
 	f.StringVar(&o.profile, "profile", "", "write a profile of the turns with a backup to this file")
 	f.IntVar(&o.dbs, "dbs", 64, "databases")
-	f.IntVar(&o.turns, "turns", 5, "pairs of turns")
+	f.IntVar(&o.busy, "busy", 64, "how many databases commit at a time; hour only")
+	f.IntVar(&o.turns, "turns", 5, "pairs of turns; turns of hour")
 	f.DurationVar(&o.turn, "turn", 4*time.Second, "how long a turn is")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
 	if len(os.Args) < 2 {
-		log.Fatal("usage: bench busy|idle|litestream|wake [FLAGS]")
+		log.Fatal("usage: bench busy|idle|litestream|wake|hour [FLAGS]")
 	}
 	_ = f.Parse(os.Args[2:])
 	dir, err := os.MkdirTemp(o.dir, "backup-bench-")
@@ -69,11 +71,11 @@ func main() {
 		target, err = filepath.Join(dir, "target"), os.Mkdir(filepath.Join(dir, "target"), 0o700)
 	}
 	o.target = target
-	run := map[string]func(options) error{"busy": busy, "idle": idle, "litestream": litestream, "wake": wake}[os.Args[1]]
+	run := map[string]func(options) error{"busy": busy, "idle": idle, "litestream": litestream, "wake": wake, "hour": hour}[os.Args[1]]
 	switch {
 	case err != nil:
 	case run == nil:
-		err = fmt.Errorf("%q: must be busy, idle, litestream or wake", os.Args[1])
+		err = fmt.Errorf("%q: must be busy, idle, litestream, wake or hour", os.Args[1])
 	default:
 		err = run(o)
 	}
