@@ -6,7 +6,7 @@ CORE      = ./...
 PLATFORMS = linux/arm64 linux/386 darwin/arm64 windows/amd64
 ARCH     ?= amd64
 KERNELS  ?= $(if $(filter arm64,$(ARCH)),6.12,6.1 6.12)
-PRODUCT   = ./... ./cmd/... ./sqlitevfs/... ./sqlitevfs/backup/... ./replica/... ./metrics/... ./ufile/pebblevfs/... ./examples/tenants/...
+PRODUCT   = ./... ./cmd/... ./sqlitevfs/... ./sqlitevfs/backup/... ./replica/... ./replica/cmd/... ./metrics/... ./ufile/pebblevfs/... ./examples/tenants/...
 RINGS     = ./features ./reactor ./ufile/... ./unet/... ./uring ./watch/... ./internal/probe
 
 .PHONY: help test short lint fmt vet staticcheck cross bench bench-once forbidden kernels disabled environments scenarios fuzz fuzz-brief vuln ci
@@ -57,7 +57,7 @@ vet:
 	GOOS=windows GOARCH=amd64 $(GO) vet work
 
 staticcheck:
-	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../sqlitevfs/backup/... ../replica/... ../metrics/... ../ufile/pebblevfs/... ../examples/tenants/... ./...
+	cd cmd && $(GO) tool staticcheck ../... ../referees/... ../sqlitevfs/... ../sqlitevfs/backup/... ../replica/... ../replica/cmd/... ../metrics/... ../ufile/pebblevfs/... ../examples/tenants/... ./...
 
 cross: ## compile for every platform that must compile, and link the command; of 386 the core only
 	@set -e; for p in $(PLATFORMS); do echo "build $$p"; \
@@ -151,6 +151,7 @@ CHAOS ?= 20m
 chaos: ## the tests of ./replica in their full sizes, and seeds of faults on three machines for CHAOS (20m)
 	$(GO) test -count=1 -timeout 0 ./replica -long $(CHAOS)
 	$(GO) test -count=1 -timeout 60m ./sqlitevfs/backup -long
+	$(GO) test -count=1 -timeout 0 ./replica/cmd/... -run TestBackupUnderFaults -long $(CHAOS)
 
 .PHONY: nightly
 nightly: export RINGSIDE_LONG ?= 1
@@ -191,7 +192,7 @@ fuzz-decoders: ## the fuzzers of what comes from outside for DECODERTIME (60s) e
 
 VULNDB ?= https://vuln.go.dev
 vuln: ## known vulnerabilities in what all modules use; reads VULNDB over the network
-	@set -e; for m in . cmd referees replica sqlitevfs sqlitevfs/backup metrics ufile/pebblevfs examples/tenants; do echo "$$m:"; \
+	@set -e; for m in . cmd referees replica replica/cmd sqlitevfs sqlitevfs/backup metrics ufile/pebblevfs examples/tenants; do echo "$$m:"; \
 	  $(GO) run -C $$m golang.org/x/vuln/cmd/govulncheck@v1.1.4 -db $(VULNDB) -test ./...; done
 
 PREFIX  ?= /usr/local

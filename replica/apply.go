@@ -105,6 +105,7 @@ func (db *database) apply(list []job) {
 			db.proposed = false // its writer puts it into the file
 			db.owed.Store(true)
 		}
+		db.node.changes.add(db.name, &change{db.id, db.pos.Index, j.at.Index, t.pages, t.pgnos})
 		db.pos = Position{Term: j.at.Term, Index: j.at.Index, Seq: t.seq + 1, Sum: t.after}
 		if db.ahead && db.target == t.after {
 			db.ahead, db.due, db.unsure = false, 0, false

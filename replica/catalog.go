@@ -346,6 +346,7 @@ func (cat *catalog) define(at Position, id uint64, name string, pageSize uint32,
 	cat.dbs[id], cat.names[name] = db, db
 	cat.countFolders(name, 1)
 	cat.mu.Unlock()
+	cat.node.changes.named(name)
 	db.dirty.Store(true)
 	if err != nil {
 		db.mu.Lock()
@@ -385,6 +386,7 @@ func (cat *catalog) deleted(id uint64) error {
 	if db == nil {
 		return errDeleted
 	}
+	cat.node.changes.named(db.name)
 	return db.remove()
 }
 

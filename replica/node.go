@@ -39,6 +39,7 @@ type Node struct {
 
 	membership membership
 	progress   progress
+	changes    changes
 	proposer   proposer
 	role       role
 	fitness    fitness
@@ -259,7 +260,7 @@ func (n *Node) Close() error {
 	if n.raft != nil {
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
-	n.role.leading.Store(nil)
+	n.role.set(nil)
 	n.sessions.evict(nil)
 	if n.wire != nil {
 		errs = append(errs, n.wire.Close())
@@ -285,7 +286,7 @@ func (n *Node) lead() {
 		case <-n.closing.Done():
 			return
 		case leads := <-n.raft.LeaderCh():
-			n.role.leading.Store(nil)
+			n.role.set(nil)
 			n.role.prompt.Store(false)
 			if !leads {
 				n.sessions.evict(nil)
@@ -299,7 +300,7 @@ func (n *Node) lead() {
 			}
 			n.role.prompt.Store(true)
 			n.catalog.flush()
-			n.role.leading.Store(&leadership{term})
+			n.role.set(&leadership{term})
 			n.catalog.settle()
 			n.membership.mu.RLock()
 			cluster := n.membership.cluster

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,30 @@ type role struct {
 	retiring atomic.Bool // Close was called
 	leading  atomic.Pointer[leadership]
 	prompt   atomic.Bool // transactions are written into the files when they are applied; a node that leads has none deferred
+
+	mu   sync.Mutex
+	turn chan struct{} // closed when leading changes; nil if none waits
+}
+
+// set begins or ends a leadership.
+func (r *role) set(l *leadership) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leading.Store(l)
+	if r.turn != nil {
+		close(r.turn)
+		r.turn = nil
+	}
+}
+
+// current returns the leadership, nil if there is none, and a channel that is closed when that changes.
+func (r *role) current() (l *leadership, turn <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turn == nil {
+		r.turn = make(chan struct{})
+	}
+	return r.leading.Load(), r.turn
 }
 
 // alone reports whether no other member can lead.

@@ -416,8 +416,8 @@ func newBackupRestoreCmd() *cobra.Command {
 	cmd := backupCmd(1, math.MaxInt, &cobra.Command{
 		Use:   "restore TARGET DIR [DATABASE]...",
 		Short: "Write databases as the backup has them",
-		Long: "restore writes the named databases, or all, below a directory, which is made if it is missing. It writes nothing if one\n" +
-			"of the files exists. Checksums of all pages and of each database are compared, and the files are durable\n" +
+		Long: "restore writes the named databases, or all that are not deleted, below a directory, which is made if it is missing. It\n" +
+			"writes nothing if one of the files exists. Checksums of all pages and of each database are compared, and the files are durable\n" +
 			"at the end. A database that cannot be restored does not keep others from it.\n\n" +
 			"With --before it writes the newest state whose commits were made before a time. It is exact to the interval of\n" +
 			"the backup (750 ms), then to 30 seconds, 5 minutes and an hour, and older states go after a day by default.\n\n" +
@@ -436,6 +436,9 @@ func newBackupRestoreCmd() *cobra.Command {
 		dbs, err := r.databases(args[1:])
 		if err != nil {
 			return err
+		}
+		if len(args) == 1 {
+			dbs = slices.DeleteFunc(dbs, func(d backup.Report) bool { return d.Gone(o.Before) })
 		}
 		return r.restore(dbs, args[0], o)
 	})

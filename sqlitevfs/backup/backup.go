@@ -59,7 +59,7 @@ type Backup struct {
 	log    *slog.Logger
 	dir    string // Dir, absolute, without symbolic links
 	start  time.Time
-	stop   func()
+	stop   func() // ends the observation of package sqlitevfs; nil with a source
 	ctx    context.Context
 	cancel context.CancelFunc
 	all    sync.WaitGroup
@@ -67,6 +67,10 @@ type Backup struct {
 	limit  limiter
 	counts counts
 	owner  owner
+
+	source  Source     // nil: package sqlitevfs
+	cluster string     // of the source
+	hearing sync.Mutex // of those that ask the source what has changed
 
 	mu     sync.Mutex
 	done   *sync.Cond // a flush has ended
@@ -102,7 +106,7 @@ type job struct {
 // lacks of them is stored. Start does not wait for the target. A process has one Backup at a time.
 func Start(o Options) (*Backup, error) {
 	if o.Target == nil {
-		return nil, errors.New("backup: Options.Target is nil: use a Dir or package s3")
+		return nil, errNoTarget
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err == nil {
@@ -112,7 +116,20 @@ func Start(o Options) (*Backup, error) {
 		return nil, fmt.Errorf("backup: Options.Dir: %w", err)
 	}
 	o.defaults()
-	b := &Backup{opts: o, target: o.Target, log: o.Logger, dir: dir, dbs: make(map[string]*database), wake: make(chan struct{}, 1)}
+	b := newBackup(o)
+	b.dir = dir
+	if b.stop, err = sqlitevfs.Observe(b.observe); err != nil {
+		return nil, err
+	}
+	b.attachOpen()
+	b.run(func() { b.search(b.searchOnce) })
+	return b, nil
+}
+
+var errNoTarget = errors.New("backup: Options.Target is nil: use a Dir or package s3")
+
+func newBackup(o Options) *Backup {
+	b := &Backup{opts: o, target: o.Target, log: o.Logger, dbs: make(map[string]*database), wake: make(chan struct{}, 1)}
 	b.done, b.start = sync.NewCond(&b.mu), time.Now()
 	b.limit.rate, b.owner.check = o.BytesPerSecond, o.check
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -121,21 +138,21 @@ func Start(o Options) (*Backup, error) {
 		b.queues[1+i].wait = wait
 	}
 	b.queues[queueSnapshot].wait = o.SnapshotEvery
-	if b.stop, err = sqlitevfs.Observe(b.observe); err != nil {
-		return nil, err
-	}
-	b.attachOpen()
-	b.all.Go(b.search)
+	return b
+}
+
+// run starts the goroutines of a Backup. search finds the databases that the target lacks.
+func (b *Backup) run(search func()) {
+	b.all.Go(search)
 	work := make(chan job)
 	b.all.Go(func() { b.schedule(work) })
-	for range o.Parallel {
+	for range b.opts.Parallel {
 		b.all.Go(func() {
 			for j := range work {
 				b.work(j)
 			}
 		})
 	}
-	return b, nil
 }
 
 func (o *Options) defaults() {
@@ -330,6 +347,7 @@ func (b *Backup) work(j job) {
 		if d.again || d.waiting.Load() {
 			b.add(d, queueFlush, b.turn(d))
 		}
+	case b.source != nil && errors.Is(err, ErrTaken): // the process that leads now stores it
 	case b.ctx.Err() == nil:
 		if d.tries++; d.tries == 1 {
 			b.log.Warn("backup: commits wait for the target", "database", d.name, "error", err)
@@ -485,9 +503,14 @@ func (b *Backup) Close() error {
 	}
 	b.closed = true
 	b.mu.Unlock()
-	b.stop()
-	b.detach()
+	if b.stop != nil {
+		b.stop()
+		b.detach()
+	}
 	b.cancel()
+	b.mu.Lock()
+	b.done.Broadcast() // to adopt: what waits in the queue is not begun any more
+	b.mu.Unlock()
 	b.all.Wait()
 	b.resign()
 	b.mu.Lock()

@@ -18,6 +18,9 @@
 // belongs to one Backup: the former one ends with [ErrTaken] when another starts, which waits for ten seconds
 // before its first object, unless the former was closed or was a process of this machine that has ended.
 //
+// [Follow] does the same for the databases of a [Source], such as a cluster of package replica: the process that leads stores
+// them. Their transactions have the cluster's numbers, so that each process continues the stream.
+//
 // [Restore] writes a database as it was; `litestream restore` can do so too. [Verify] reads all objects.
 //
 // A commit that the target does not have yet is lost with the machine. A database must not be removed and

@@ -55,7 +55,11 @@ func (d *database) flush(ctx context.Context) error {
 		return err
 	}
 	if d.ready == nil {
-		if err := d.prepare(ctx); err != nil || d.ready == nil {
+		prepare := d.prepare
+		if d.b.source != nil {
+			prepare = d.prepareState
+		}
+		if err := prepare(ctx); err != nil || d.ready == nil {
 			return err
 		}
 	}
@@ -64,9 +68,11 @@ func (d *database) flush(ctx context.Context) error {
 	if errors.Is(err, errConflict) { // of a Backup that is the owner no more: another state follows
 		d.release()
 		d.known = false
-		d.mu.Lock()
-		d.lose(err)
-		d.mu.Unlock()
+		if d.b.source == nil { // a former owner has stored the same of a source
+			d.mu.Lock()
+			d.lose(err)
+			d.mu.Unlock()
+		}
 	}
 	if err != nil {
 		return err
@@ -83,10 +89,7 @@ func (d *database) release() {
 	o := d.ready
 	d.ready = nil
 	d.b.memory.Add(-o.memo)
-	if o.file != nil {
-		o.file.Close()
-		os.Remove(o.file.Name())
-	}
+	o.discard()
 	if o.buffer != nil {
 		o.buffer.Reset()
 		buffers.Put(o.buffer)
@@ -194,12 +197,9 @@ func (d *database) prepareFull(since time.Time) error {
 		return nil // an empty database
 	}
 	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: s.epoch}
-	var out io.Writer = &bytes.Buffer{}
-	if size := int64(s.commit) * int64(s.page); size > maxMemory || d.b.memory.Load()+size > d.b.opts.Memory {
-		if o.file, err = os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*"); err != nil {
-			return err
-		}
-		out = o.file
+	out, err := d.output(o, int64(s.commit)*int64(s.page))
+	if err != nil {
+		return err
 	}
 	all, err := encodeAll(out, o.header(s.page, s.commit, 0), s.each)
 	o.sums = func() { d.sums = all }
@@ -207,15 +207,29 @@ func (d *database) prepareFull(since time.Time) error {
 		err = d.setReady(o, out)
 	}
 	if err != nil {
-		if o.file != nil {
-			o.file.Close()
-			os.Remove(o.file.Name())
-		}
+		o.discard()
 		d.mu.Lock()
 		d.lose(err)
 		d.mu.Unlock()
 	}
 	return err
+}
+
+// output returns what an object of at most a number of bytes is written to.
+func (d *database) output(o *object, size int64) (out io.Writer, err error) {
+	if size <= maxMemory && d.b.memory.Load()+size <= d.b.opts.Memory {
+		return &bytes.Buffer{}, nil
+	}
+	o.file, err = os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	return o.file, err
+}
+
+// discard removes the file of an object.
+func (o *object) discard() {
+	if o.file != nil {
+		o.file.Close()
+		os.Remove(o.file.Name())
+	}
 }
 
 // maxMemory is up to which size the snapshot of a database is made in memory, if Options.Memory has room for it.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"strconv"
@@ -53,13 +55,23 @@ func (b *Backup) own(ctx context.Context) error {
 		return &targetError{err}
 	}
 	highest, object := newestOwner(others)
+	if b.source != nil && o.at.IsZero() {
+		err = b.mark(ctx)
+	}
 	switch {
+	case err != nil:
 	case o.number == 0:
 		err = b.take(ctx, highest, object, others)
 	case highest > o.number:
 		o.err = fmt.Errorf("%w (%s)", ErrTaken, object)
 		err = o.err
-		b.log.Error("backup: nothing more is stored", "error", err)
+		level := slog.LevelError
+		if b.source != nil {
+			level = slog.LevelInfo // the process that leads now stores it
+		}
+		b.log.Log(ctx, level, "backup: nothing more is stored", "error", err)
+	case highest < o.number:
+		err = b.takeTerm(ctx, others)
 	}
 	if err == nil {
 		o.at = began
@@ -126,6 +138,48 @@ func (b *Backup) take(ctx context.Context, former uint64, object string, others 
 	return nil
 }
 
+// takeTerm makes the Backup of a source the owner. The number is that of the source's term. The former one need not notice at once: what
+// it still stores is what this one would store. The caller holds the mutex.
+func (b *Backup) takeTerm(ctx context.Context, others []Object) error {
+	b.counts.requests.Add(1)
+	name := fmt.Sprintf("%s%020d", ownerPrefix, b.owner.number)
+	err := b.target.Put(ctx, name, io.NewSectionReader(strings.NewReader(b.cluster), 0, int64(len(b.cluster))), time.Now())
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return &targetError{err}
+	}
+	for _, a := range others {
+		b.counts.requests.Add(1)
+		_ = b.target.Delete(ctx, a.Name) // the next owner tries again
+	}
+	return nil
+}
+
+// clusterObject has the identity of the cluster whose databases the target has.
+const clusterObject = ".ringside-replica/cluster"
+
+// mark compares the cluster of the target with that of the source. A target without one gets it.
+func (b *Backup) mark(ctx context.Context) error {
+	has, err := b.read(ctx, clusterObject)
+	if errors.Is(err, fs.ErrNotExist) {
+		b.counts.requests.Add(1)
+		err = b.target.Put(ctx, clusterObject, io.NewSectionReader(strings.NewReader(b.cluster), 0, int64(len(b.cluster))), time.Now())
+		if err == nil {
+			return nil
+		} else if errors.Is(err, fs.ErrExist) {
+			has, err = b.read(ctx, clusterObject)
+		}
+	}
+	if err != nil {
+		return &targetError{err}
+	}
+	if string(has) != b.cluster {
+		return fmt.Errorf("%w: it is of the cluster %s, and this is %s", errCluster, has, b.cluster)
+	}
+	return nil
+}
+
+var errCluster = errors.New("backup: the target has the backup of another cluster: give each its own directory or prefix")
+
 // identity tells a directory of a machine from others.
 func (b *Backup) identity() string {
 	host, _ := os.Hostname()
@@ -138,7 +192,7 @@ func (b *Backup) resign() {
 	o := &b.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.number != 0 && o.err == nil {
+	if o.number != 0 && o.err == nil && b.source == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		_ = b.target.Delete(ctx, fmt.Sprintf("%s%020d", ownerPrefix, o.number))

@@ -14,17 +14,17 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// search compares the databases of the directory that are not open with the target, and has what it lacks stored. It
-// repeats what the target refuses.
-func (b *Backup) search() {
+// search compares the databases that are not open with the target by once, and has what it lacks stored. It
+// repeats what the target refuses, and reports whether that was done.
+func (b *Backup) search(once func() error) (done bool) {
 	for tries := 1; ; tries++ {
-		err := b.searchOnce()
+		err := once()
 		b.mu.Lock()
 		if err == nil || b.ctx.Err() != nil {
 			b.looked = true
 			b.done.Broadcast()
 			b.mu.Unlock()
-			return
+			return err == nil
 		}
 		if b.failed = err; tries == 1 {
 			b.log.Warn("backup: the databases that are not open wait for the target", "error", err)
@@ -38,6 +38,7 @@ func (b *Backup) search() {
 	}
 }
 
+// searchOnce looks below the directory.
 func (b *Backup) searchOnce() error {
 	b.counts.requests.Add(1)
 	all, err := Databases(b.ctx, b.target)
@@ -93,6 +94,21 @@ func (b *Backup) replay(dir string) {
 	}
 	if _, err := sqlitevfs.ReplayLog(dir); err != nil {
 		b.log.Warn("backup: the log of a directory has commits that its databases lack", "path", dir, "error", err)
+	}
+}
+
+// adoptAll has databases compared, some at a time: the other requests are for commits.
+func (b *Backup) adoptAll(names []string) {
+	var adopted sync.WaitGroup
+	defer adopted.Wait()
+	places := make(chan struct{}, max(1, b.opts.Parallel/2))
+	for _, name := range names {
+		places <- struct{}{}
+		d, _ := b.named(name, "")
+		adopted.Go(func() {
+			b.adopt(d)
+			<-places
+		})
 	}
 }
 

@@ -54,6 +54,18 @@ func parseObject(o Object) (database string, f File, ok bool) {
 	return database, File{Level: n, Min: lo, Max: hi, Size: o.Size, Time: o.Time}, true
 }
 
+// deletedLevel takes the place of the level in the name of an empty object, which notes that there was no such
+// database when a transaction was the newest of all. One with a later transaction was created since.
+const deletedLevel = "deleted"
+
+// parseDeleted returns the database and the transaction of such an object.
+func parseDeleted(o Object) (database string, at ltx.TXID, ok bool) {
+	database, rest, found := cutLast(o.Name, "/ltx/")
+	number, found2 := strings.CutPrefix(rest, deletedLevel+"/")
+	at, err := ltx.ParseTXID(number)
+	return database, at, found && found2 && err == nil
+}
+
 func cutLast(s, sep string) (before, after string, ok bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true

@@ -23,6 +23,13 @@ type Report struct {
 	Bytes    int64     `json:"bytes"`    // in them
 	Chain    int       `json:"chain"`    // objects that a restore reads
 	Problems []string  `json:"problems"` // damaged objects, and gaps
+	// Deleted is when the deletion of the database was noted; zero: it exists, or package sqlitevfs serves it.
+	Deleted time.Time `json:"deleted,omitzero"`
+}
+
+// Gone reports whether the database had been deleted at a time; the zero Time means now.
+func (r Report) Gone(at time.Time) bool {
+	return !r.Deleted.IsZero() && (at.IsZero() || r.Deleted.Before(at))
 }
 
 // Look reports what a target has of a database by the names of the objects, without reading them.
@@ -41,15 +48,22 @@ func Databases(ctx context.Context, t Target) ([]Report, error) {
 		return nil, err
 	}
 	streams := make(map[string][]File)
+	ends := make(map[string]Object)
 	for _, o := range objects {
 		if name, f, ok := parseObject(o); ok {
 			streams[name] = append(streams[name], f)
+		} else if name, _, ok := parseDeleted(o); ok && o.Name > ends[name].Name {
+			ends[name] = o
 		}
 	}
 	reports := make([]Report, 0, len(streams))
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		sortFiles(streams[name])
-		reports = append(reports, look(name, streams[name]))
+		r := look(name, streams[name])
+		if _, at, ok := parseDeleted(ends[name]); ok && at >= newest(streams[name]) {
+			r.Deleted = ends[name].Time
+		}
+		reports = append(reports, r)
 	}
 	return reports, nil
 }
@@ -100,7 +114,7 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 	}
 	r := look(database, files)
 	if len(r.Problems) == 0 {
-		if n := gap(files); n != 0 {
+		if n := gap(files, ofCluster(ctx, t)); n != 0 {
 			r.Problems = append(r.Problems, fmt.Sprintf("%v for older states: transaction %d", ErrGap, n))
 		}
 	}
@@ -144,12 +158,22 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 	return r, nil
 }
 
+// ofCluster reports whether a target has the databases of a Source.
+func ofCluster(ctx context.Context, t Target) bool {
+	r, err := t.Get(ctx, clusterObject, 0, 1)
+	if err == nil {
+		r.Close()
+	}
+	return err == nil
+}
+
 // gap returns the first transaction after the oldest snapshot that no file has, or 0. A snapshot after it ends a gap only
-// for later states.
-func gap(files []File) ltx.TXID {
+// for later states. Two processes of a cluster may each begin a stream with a snapshot: one of these needs no
+// continuation.
+func gap(files []File, cluster bool) ltx.TXID {
 	var at ltx.TXID
-	for _, f := range files {
-		if f.Min == 1 && (at == 0 || f.Max < at) {
+	for _, f := range files { // snapshots are in the order of their transactions
+		if f.Min == 1 && (at == 0 || cluster && !continues(files, at)) {
 			at = f.Max
 		}
 	}
@@ -166,6 +190,11 @@ func gap(files []File) ltx.TXID {
 		at = next
 	}
 	return 0
+}
+
+// continues reports whether a file continues the state of a transaction.
+func continues(files []File, at ltx.TXID) bool {
+	return slices.ContainsFunc(files, func(f File) bool { return f.Min > 1 && f.Min <= at+1 && f.Max > at })
 }
 
 // removed reports whether a file is not listed any more: retention has removed it while Verify ran.

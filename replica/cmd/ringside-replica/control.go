@@ -32,11 +32,14 @@ type request struct {
 
 	PageSize int           `json:"pageSize,omitempty"` // of create
 	Stale    time.Duration `json:"stale,omitempty"`    // of query: negative reads on the leader
+	Before   time.Time     `json:"before,omitzero"`    // of restore
+	Missing  bool          `json:"missing,omitempty"`  // of restore
 }
 
 type answer struct {
 	Error   string          `json:"error,omitempty"`
 	Status  *replica.Status `json:"status,omitempty"`
+	Backup  *backupState    `json:"backup,omitempty"`
 	Names   []string        `json:"names,omitempty"`
 	Changes int64           `json:"changes,omitempty"`
 	Columns []string        `json:"columns,omitempty"`
@@ -82,7 +85,7 @@ func shortPath(path string) (short string, release func(), err error) {
 
 // serveControl executes commands until the returned function is called, which interrupts
 // running commands and waits for them.
-func serveControl(l net.Listener, n *replica.Node) (stop func()) {
+func serveControl(l net.Listener, n *service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
@@ -101,7 +104,7 @@ func serveControl(l net.Listener, n *replica.Node) (stop func()) {
 	}
 }
 
-func serve(ctx context.Context, c net.Conn, n *replica.Node) {
+func serve(ctx context.Context, c net.Conn, n *service) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,17 +126,17 @@ func serve(ctx context.Context, c net.Conn, n *replica.Node) {
 	_ = json.NewEncoder(c).Encode(a)
 }
 
-func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
+func obey(ctx context.Context, n *service, r request, a *answer) error {
 	switch {
 	case r.Command == "status":
 		s := n.Status()
-		a.Status = &s
+		a.Status, a.Backup = &s, n.backupState()
 		return nil
 	case r.Command == "verify":
 		return n.Verify(ctx)
 	case r.Command == "add" && len(r.Args) == 2:
 		if !r.Offline {
-			if err := reach(ctx, n, r.Args[0], r.Args[1]); err != nil {
+			if err := reach(ctx, n.Node, r.Args[0], r.Args[1]); err != nil {
 				return err
 			}
 		}
@@ -145,7 +148,7 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 	case r.Command == "backup" && len(r.Args) == 1:
 		return n.Backup(ctx, r.Args[0])
 	case r.Command == "restore" && len(r.Args) == 1:
-		return n.Restore(ctx, r.Args[0])
+		return n.restore(ctx, r)
 	case r.Command == "list" && len(r.Args) == 0:
 		a.Names = n.List()
 		return nil
@@ -156,9 +159,9 @@ func obey(ctx context.Context, n *replica.Node, r request, a *answer) error {
 	case r.Command == "import" && len(r.Args) == 2:
 		return n.Import(ctx, r.Args[0], r.Args[1])
 	case r.Command == "exec" && len(r.Args) == 2:
-		return execSQL(ctx, n, r.Args[0], r.Args[1], a)
+		return execSQL(ctx, n.Node, r.Args[0], r.Args[1], a)
 	case r.Command == "query" && len(r.Args) == 2:
-		return querySQL(ctx, n, r, a)
+		return querySQL(ctx, n.Node, r, a)
 	}
 	return fmt.Errorf("the node does not know %q with %d arguments", r.Command, len(r.Args))
 }

@@ -34,7 +34,9 @@ Commands:
   transfer -dir DIR [ID]                hand the leadership to a member; DIR is the leader's
   verify -dir DIR                       compare the pages of all databases on all nodes
   backup -dir DIR TO                    write all databases into an empty directory
-  restore -dir DIR FROM                 create the databases of a backup; DIR is the leader's
+  restore -dir DIR FROM                 create the databases of a backup; DIR is the leader's. FROM is a
+                                        directory, or the target of run -backup, then also as it
+                                        was -before a time
   list -dir DIR                         print the names of the databases
   create -dir DIR NAME                  create an empty database; DIR is the leader's
   delete -dir DIR NAME                  delete a database on all nodes; DIR is the leader's
@@ -133,6 +135,7 @@ func parse(f *flag.FlagSet, args []string, stdout io.Writer) error {
 func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	var o replica.Options
+	var keep backupFlags
 	var peers, addresses, cert, key, ca, metrics, level, format string
 	f.StringVar(&o.ID, "id", "", "`name` of the node")
 	f.StringVar(&o.Dir, "dir", "", "`directory` of the node")
@@ -150,6 +153,8 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	f.Int64Var(&o.LogBytes, "log-bytes", 512<<20, "size of raft's log, in `bytes`, at which it is cut")
 	f.IntVar(&o.OpenDatabases, "open-databases", 256, "`number` of databases whose files a follower keeps open for writing")
 	f.StringVar(&metrics, "metrics", "", "`address` of an HTTP server for /metrics (Prometheus), /healthz, /readyz and /debug/vars; none if empty")
+	f.StringVar(&keep.target, "backup", "", "`target` of a continuous backup by the node that leads, the same on all nodes: a directory that all reach, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME; none if empty")
+	f.DurationVar(&keep.time, "backup-keep", 24*time.Hour, "`time` for which older states of a database can be restored")
 	f.StringVar(&level, "log-level", "info", "least `level` of the log: debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "`format` of the log: text or json")
 	if err := parse(f, args, stdout); err != nil {
@@ -182,11 +187,19 @@ func runNode(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		}
 		defer web.Close()
 	}
-	n, err := replica.Open(o)
+	target, err := keep.parse()
+	if err != nil {
+		return err
+	}
+	n, err := openNode(o)
 	if err != nil {
 		return optionError("run", err)
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
+	if err := n.follow(target, keep.time); err != nil {
+		return err
+	}
+	defer n.unfollow()
 	l, err := listenControl(filepath.Join(o.Dir, controlSocket))
 	if err != nil {
 		return err
@@ -257,7 +270,7 @@ func flagError(command string, err error) error {
 func ask(ctx context.Context, command string, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of the node that runs")
-	asJSON, offline, page, stale := false, false, 0, time.Duration(-1)
+	asJSON, offline, missing, page, stale, before := false, false, false, 0, time.Duration(-1), ""
 	timeout := 30 * time.Second
 	switch command {
 	case "add", "verify", "backup", "restore", "import", "exec", "query":
@@ -272,6 +285,9 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 		f.DurationVar(&stale, "stale", -1, "read on this node, which may be behind by this `time`; a negative one reads on the leader")
 	case "create":
 		f.IntVar(&page, "page-size", 4096, "`bytes` of a page")
+	case "restore":
+		f.StringVar(&before, "before", "", "of a continuous backup, the state before this `time`, such as 2026-05-04T10:00:00Z, or 90m ago")
+		f.BoolVar(&missing, "missing", false, "of a continuous backup, only the databases that the cluster lacks")
 	case "add":
 		f.BoolVar(&offline, "offline", false, "do not ask the node whether it runs, but wait until it does and has caught up")
 	}
@@ -301,8 +317,12 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case f.NArg() < least || f.NArg() > most:
 		return fmt.Errorf("%s: got %q, want %s: %w", command, strings.Join(f.Args(), " "), want, errUsage)
 	}
-	r := request{Command: command, Args: f.Args(), Offline: offline, PageSize: page, Stale: stale}
-	if command == "backup" || command == "restore" || command == "import" {
+	r := request{Command: command, Args: f.Args(), Offline: offline, PageSize: page, Stale: stale, Missing: missing}
+	var err error
+	if r.Before, err = parseBefore(before, time.Now()); err != nil {
+		return err
+	}
+	if (command == "backup" || command == "restore" || command == "import") && !strings.Contains(r.Args[len(r.Args)-1], "://") {
 		path, err := filepath.Abs(r.Args[len(r.Args)-1])
 		if err != nil {
 			return err
@@ -334,7 +354,7 @@ func printAnswer(stdout io.Writer, command string, asJSON bool, a *answer) error
 	case command == "status" && asJSON:
 		return e.Encode(a.Status)
 	case command == "status":
-		return show(stdout, a.Status)
+		return show(stdout, a)
 	case command == "list" && asJSON:
 		return e.Encode(append([]string{}, a.Names...))
 	case command == "list":
@@ -368,7 +388,8 @@ func printAnswer(stdout io.Writer, command string, asJSON bool, a *answer) error
 	return nil
 }
 
-func show(out io.Writer, s *replica.Status) error {
+func show(out io.Writer, a *answer) error {
+	s := a.Status
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	role := "follower"
 	if s.Leads {
@@ -385,6 +406,9 @@ func show(out io.Writer, s *replica.Status) error {
 	}
 	for _, name := range s.Broken {
 		fmt.Fprintf(w, "broken\t%s\n", name)
+	}
+	if b := a.Backup; b != nil {
+		fmt.Fprintf(w, "backup\t%s\n", b)
 	}
 	for _, m := range s.Members {
 		more := ""

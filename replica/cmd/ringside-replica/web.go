@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"expvar"
 	"fmt"
@@ -21,12 +22,16 @@ import (
 )
 
 // serveWeb serves the state of a node by HTTP until the returned function is called.
-func serveWeb(l net.Listener, n *replica.Node) (stop func()) {
+func serveWeb(l net.Listener, n *service) (stop func()) {
 	mux := http.NewServeMux()
 	vars := expvar.Func(func() any { return n.Stats() })
 	mux.HandleFunc("GET /debug/vars", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		fmt.Fprintf(w, "{\"replica\": %s", vars)
+		if b := n.backupState(); b != nil {
+			text, _ := json.Marshal(b)
+			fmt.Fprintf(w, ",\n\"backup\": %s", text)
+		}
 		expvar.Do(func(v expvar.KeyValue) { fmt.Fprintf(w, ",\n%q: %s", v.Key, v.Value) })
 		fmt.Fprintln(w, "}")
 	})
@@ -52,7 +57,7 @@ func serveWeb(l net.Listener, n *replica.Node) (stop func()) {
 }
 
 // writeMetrics writes the state and the counters of a node in the text format of Prometheus.
-func writeMetrics(w io.Writer, n *replica.Node) {
+func writeMetrics(w io.Writer, n *service) {
 	s, c := n.Status(), n.Stats()
 	number := func(b bool) uint64 {
 		if b {
@@ -93,6 +98,7 @@ func writeMetrics(w io.Writer, n *replica.Node) {
 		name := "ringside_replica_" + m.name
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", name, m.help, name, m.kind, name, m.value)
 	}
+	n.writeBackupMetrics(w)
 	const silence = "ringside_replica_leader_silence_seconds"
 	fmt.Fprintf(w, "# HELP %s for how long nothing was heard of the leader, -1 if nothing ever was\n# TYPE %s gauge\n%s %g\n",
 		silence, silence, silence, seconds(s.Silence))

@@ -36,7 +36,7 @@ func TestQueries(t *testing.T) {
 	for id, dir := range dirs {
 		args := []string{"-id", id, "-dir", dir, "-listen", addrs[id], "-peers", strings.Join(peers, ",")}
 		if id == "a" {
-			args = append(args, "-metrics", addrs["web"])
+			args = append(args, "-metrics", addrs["web"], "-backup", filepath.Join(place, "target"))
 		}
 		node(t, args...)
 	}
@@ -90,7 +90,7 @@ func TestQueries(t *testing.T) {
 		if err != nil || r.StatusCode != want {
 			t.Errorf("%s: %d instead of %d: %s", path, r.StatusCode, want, p)
 		}
-		for _, name := range []string{"term ", "lag_entries ", "fetched_total ", "uncertain_total ", "leader_silence_seconds "} {
+		for _, name := range []string{"term ", "lag_entries ", "fetched_total ", "uncertain_total ", "leader_silence_seconds ", "backup_lag_seconds ", "backup_active "} {
 			if path == "/metrics" && !strings.Contains(string(p), "\nringside_replica_"+name) {
 				t.Errorf("%s has no %s", path, name)
 			}
