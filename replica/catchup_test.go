@@ -154,6 +154,44 @@ func TestVerifyBesideWriters(t *testing.T) {
 	c.judge()
 }
 
+// TestVerifyAwaitsTheWriter: a checksum is of the state at an entry. The file is not in that state while the writer
+// has not put the transaction of the entry into it.
+//
+// Promise: replica/verify-beside-writers
+func TestVerifyAwaitsTheWriter(t *testing.T) {
+	c := newCluster(t, 1, Options{})
+	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
+	db := mustNamed(t, c.leader(), "db")
+	f, err := openPages(db.keeperURI(), db.path, &db.node.opts.disk)
+	must(t, err)
+	defer f.close()
+	fixed := func() bool {
+		m, _, err := db.state(f)
+		must(t, err)
+		if m == nil {
+			return false
+		}
+		must(t, m.done())
+		return true
+	}
+	if !fixed() {
+		t.Error("no state, although the writer is done")
+	}
+	db.owed.Store(true)
+	if fixed() {
+		t.Error("a state, although a transaction is owed")
+	}
+	db.owed.Store(false)
+	db.commits.Add(1)
+	if fixed() {
+		t.Error("a state, although the file is a transaction behind")
+	}
+	db.commits.Add(^uint32(0))
+	if !fixed() {
+		t.Error("no state in the end")
+	}
+}
+
 // TestOrphans: files of databases that were deleted while a node was away, and whose deletion was cut from the log,
 // are removed when the node is back. Other files stay.
 //

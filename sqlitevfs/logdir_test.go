@@ -159,6 +159,9 @@ func TestNamesOfLogs(t *testing.T) {
 				other := connect(t, filepath.Join(dir, "b"), NameLog) // its log is in the directory
 				execSQL(t, other, commitOnce)
 				execSQL(t, c, commitOnce)
+				if s := statsOf(filepath.Join(dir, name)); name == "ringside" && s.GroupLog != "on" {
+					t.Errorf("%s, log elsewhere %v: %s", name, elsewhere, s.GroupLog)
+				}
 				c.Close()
 				other.Close()
 			}

@@ -12,8 +12,12 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 // restoreEnv is set in the process that TestRestore kills: the directory.
@@ -47,8 +51,8 @@ func TestRestore(t *testing.T) {
 			if out, err := sh.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			for _, vfs := range []string{NameLog, Name, "os"} {
-				wantQuery(t, connect(t, filepath.Join(dir, "tenant.db"), vfs), "SELECT count(*) FROM t", "40")
+			for _, by := range []string{NameLog, Name, "os"} {
+				wantQuery(t, connect(t, filepath.Join(dir, "tenant.db"), by), "SELECT count(*) FROM t", "40")
 			}
 			wantQuery(t, connect(t, filepath.Join(dir, "other.db"), NameLog), "SELECT count(*) FROM t", "80")
 			if c.name == "renamed" {
@@ -74,8 +78,23 @@ func guideCommands(t *testing.T) string {
 	return commands
 }
 
+// everyCommit makes the log take each commit, so that the log has what the copy lacks.
+type everyCommit struct{ vfs.VFS }
+
+func (b everyCommit) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	return vfsutil.WrapOpenFilename(b.VFS, name, flags)
+}
+
+func (everyCommit) GroupLog() grouplog.Options {
+	return grouplog.Options{FS: disk.OS, NoTrials: true, Local: true}
+}
+
 // serveUntilKilled commits to two databases by a log, and copies one after 40 of 80 commits.
 func serveUntilKilled(dir string) {
+	vfs.Register("restore-base", everyCommit{vfs.Find("os")})
+	if err := Register("restore", Options{Base: "restore-base", GroupLog: On}); err != nil {
+		panic(err)
+	}
 	tenant, other := serve(dir, "tenant.db"), serve(dir, "other.db")
 	both := func() {
 		var wg sync.WaitGroup
@@ -111,7 +130,7 @@ func serveUntilKilled(dir string) {
 }
 
 func serve(dir, name string) *sqlite3.Conn {
-	c, err := sqlite3.Open(uri(filepath.Join(dir, name), NameLog))
+	c, err := sqlite3.Open(uri(filepath.Join(dir, name), "restore"))
 	if err == nil {
 		err = c.Exec("PRAGMA journal_mode=wal; PRAGMA synchronous=full; CREATE TABLE t(x)")
 	}

@@ -81,7 +81,7 @@ func TestRingsOutliveTheFilesOfTheDefaultSystem(t *testing.T) {
 	path := fileOf(t, random(8192))
 	needDirect(t, path)
 	before := -1
-	for range 5 {
+	once := func() {
 		f, err := ufile.OpenFile(path, os.O_RDONLY|sys.ODirect, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -96,11 +96,10 @@ func TestRingsOutliveTheFilesOfTheDefaultSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(ringtest.Patience); rings(t) > 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d rings are still open", rings(t))
-		}
+	for range 5 {
+		once()
 	}
+	ringtest.EndsForDetectors(t, func() { before = -1; once() }, func() bool { return rings(t) == 0 })
 }
 
 // TestSingleReadsOpenNoRing makes one operation at a time.

@@ -52,21 +52,34 @@ func TestAtTheLimitOfTasksOfAUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := uint64(len(tasks))
-		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		setTasks(t, n, 2*n+64)
+	}, func() {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
 			t.Fatal(err)
 		}
+		setTasks(t, now.Max, now.Max)
 	})
+}
+
+func setTasks(t *testing.T, soft, hard uint64) {
+	t.Helper()
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestAtTheLimitOfTasks runs a process in a cgroup whose pids.max permits no more task.
 // io_uring cannot create worker threads there. Automatic mode does without, at once, and
-// Backend says why. ModeRing and reactor name the limit.
+// Backend says why. ModeRing and reactor name the limit. Once the limit is higher, rings are used
+// again.
 func TestAtTheLimitOfTasks(t *testing.T) {
 	if dir := os.Getenv(tasksEnv); dir != "" {
-		atTheLimit(t, dir, "pids.max", func() {
-			fmt.Println("ready")
-			_, _ = os.Stdin.Read(make([]byte, 1)) // until the limit is set
-		})
+		ask := func(what string) {
+			fmt.Println(what)
+			_, _ = os.Stdin.Read(make([]byte, 1)) // until it is done
+		}
+		atTheLimit(t, dir, "pids.max", func() { ask("limit") }, func() { ask("lift") })
 		return
 	}
 	ringtest.NeedRing(t)
@@ -96,28 +109,32 @@ func TestAtTheLimitOfTasks(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && lines.Text() != "ready" {
-	}
 	put := func(file, text string) {
 		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
 			t.Error(err)
 		}
 	}
 	put("cgroup.procs", strconv.Itoa(cmd.Process.Pid))
-	now, _ := os.ReadFile(filepath.Join(group, "pids.current"))
-	put("pids.max", strings.TrimSpace(string(now)))
-	in.Close()
-	for lines.Scan() {
-		t.Log(lines.Text())
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		switch text := lines.Text(); text {
+		case "limit":
+			now, _ := os.ReadFile(filepath.Join(group, "pids.current"))
+			put("pids.max", strings.TrimSpace(string(now)))
+			_, _ = in.Write([]byte{1})
+		case "lift":
+			put("pids.max", "max")
+			_, _ = in.Write([]byte{1})
+		default:
+			t.Log(text)
+		}
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
 }
 
-// atTheLimit sets a limit and writes and syncs below it.
-func atTheLimit(t *testing.T, dir, limit string, set func()) {
+// atTheLimit sets a limit, writes and syncs below it, and writes after it was lifted.
+func atTheLimit(t *testing.T, dir, limit string, set, lift func()) {
 	// The runtime needs spare threads.
 	var wg sync.WaitGroup
 	for range 24 {
@@ -183,6 +200,32 @@ func atTheLimit(t *testing.T, dir, limit string, set func()) {
 	open.SQE.UnlinkAt(uring.AtCWD, path, 0)
 	checkNoWorkers(t, limit, "unlink", r.Do(&open).Err())
 	t.Log("reactor:", time.Since(begin))
+
+	lift()
+	direct, err := auto.OpenFile(filepath.Join(dir, "0"), os.O_RDWR|syscall.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	ringed := auto.Stats().Ring
+	for begin = time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		for i := range int64(4) { // one write at a time needs no ring
+			wg.Go(func() {
+				if _, err := direct.WriteAt(ufile.AlignedBuffer(64<<10), i<<16); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		name, reason := auto.Backend()
+		if name == ufile.ModeRing.String() && auto.Stats().Ring > ringed {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("plain calls are used although the limit was lifted: %s, %s", name, reason)
+		}
+	}
+	t.Log("rings are used again after", time.Since(begin))
 }
 
 func checkNoWorkers(t *testing.T, limit, what string, err error) {

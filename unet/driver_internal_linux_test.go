@@ -523,6 +523,19 @@ func TestDriversOutliveTheLastSocket(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+
+	ringtest.EndsForDetectors(t, func() {
+		l, err := Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}, func() bool {
+		s := defaultSystem()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.loops) == 0
+	})
 }
 
 // TestSpuriousEventWhileLeaving has the loop receive for a reader, and get nothing, while the

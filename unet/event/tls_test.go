@@ -348,7 +348,7 @@ sys.stdout.buffer.write(got)
 	}
 }
 
-// heldConn runs a function instead of the next Write, once it is set.
+// heldConn runs a function before each Write, once it is set.
 type heldConn struct {
 	net.Conn
 	write atomic.Pointer[func()]
@@ -357,7 +357,6 @@ type heldConn struct {
 func (c *heldConn) Write(p []byte) (int, error) {
 	if f := c.write.Load(); f != nil {
 		(*f)()
-		return len(p), nil
 	}
 	return c.Conn.Write(p)
 }
@@ -385,13 +384,15 @@ func TestTLSLentToAClosedConnection(t *testing.T) {
 			}
 			c := receive(t, "OnOpen", conns)
 
-			near, far := net.Pipe() // the connection gets another crypto/tls, below which the test acts
+			// The connection gets another crypto/tls. The test acts between it and the connection.
+			near, far := net.Pipe()
 			held := &heldConn{Conn: near}
 			other := tls.Server(held, server)
 			go func() { _ = tls.Client(far, client).Handshake() }()
 			if err := other.Handshake(); err != nil {
 				t.Fatal(err)
 			}
+			held.Conn = (*wire)(c.secure)
 			swapped := make(chan struct{})
 			c.Post(func() { c.secure.conn = other; close(swapped) })
 			receive(t, "end of Post", swapped)

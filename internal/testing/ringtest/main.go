@@ -91,6 +91,27 @@ func goroutines(patience time.Duration) string {
 	}
 }
 
+// detectors is how long goleak waits for goroutines to end, unless it is told otherwise.
+const detectors = 430 * time.Millisecond
+
+// EndsForDetectors fails unless what use leaves behind ends before detectors of leaked goroutines
+// report it. ended reports whether it has ended. A busy machine is late, so one of many tries must
+// be in time.
+func EndsForDetectors(t *testing.T, use func(), ended func() bool) {
+	t.Helper()
+	for range 20 {
+		use()
+		begin := time.Now()
+		for !ended() && time.Since(begin) < detectors {
+			time.Sleep(time.Millisecond)
+		}
+		if ended() {
+			return
+		}
+	}
+	t.Errorf("what the last use leaves behind does not end within %v", detectors)
+}
+
 func ownGoroutines() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
