@@ -199,6 +199,7 @@ func TestOlderLog(t *testing.T) {
 	c.start("a")
 	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(2)")
 	must(t, c.leader().raft.Snapshot().Error())
+	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(3)")
 	save("snapshot")
 	refused := func(as, want string) {
 		t.Helper()
@@ -213,25 +214,35 @@ func TestOlderLog(t *testing.T) {
 	}
 	refused("old", "older copy")
 	refused("new", "older copy")
+	// One that differs in one thing only.
+	altered := func(as string, alter func(store *raftlog.Store, last uint64) error) {
+		t.Helper()
+		use("snapshot")
+		store, err := raftlog.Open(dir, raftlog.Options{})
+		must(t, err)
+		last, err := store.LastIndex()
+		must(t, errors.Join(err, alter(store, last), store.Close()))
+		must(t, os.CopyFS(filepath.Join(copies, as), os.DirFS(dir)))
+	}
+	altered("shorter", func(store *raftlog.Store, last uint64) error { return store.DeleteRange(last, last) })
+	refused("shorter", "ends at entry")
+	altered("earlier", func(store *raftlog.Store, _ uint64) error {
+		term, err := store.GetUint64([]byte("CurrentTerm"))
+		return errors.Join(err, store.SetUint64([]byte("CurrentTerm"), term-1))
+	})
+	refused("earlier", "is of term")
 	// Another log of the same length: a member that was cut off, and whose last entry was replaced.
-	use("snapshot")
-	store, err := raftlog.Open(dir, raftlog.Options{})
-	must(t, err)
-	last, _ := store.LastIndex()
-	var l raft.Log
-	must(t, store.GetLog(last, &l))
-	must(t, store.DeleteRange(last, last))
-	l.Term++
-	must(t, errors.Join(store.StoreLogs([]*raft.Log{&l}), store.Close()))
-	must(t, os.CopyFS(filepath.Join(copies, "other"), os.DirFS(dir)))
+	altered("other", func(store *raftlog.Store, last uint64) error {
+		var l raft.Log
+		err := errors.Join(store.GetLog(last, &l), store.DeleteRange(last, last))
+		l.Term++
+		return errors.Join(err, store.StoreLogs([]*raft.Log{&l}))
+	})
 	refused("other", "replaced by another")
-	use("snapshot")
-	store, err = raftlog.Open(dir, raftlog.Options{})
-	must(t, err)
-	first, _ := store.FirstIndex()
-	must(t, errors.Join(store.DeleteRange(first, last-1), store.Close()))
-	must(t, os.RemoveAll(filepath.Join(dir, "snapshots")))
-	must(t, os.CopyFS(filepath.Join(copies, "no snapshots"), os.DirFS(dir)))
+	altered("no snapshots", func(store *raftlog.Store, last uint64) error {
+		first, err := store.FirstIndex()
+		return errors.Join(err, store.DeleteRange(first, last-1), os.RemoveAll(filepath.Join(dir, "snapshots")))
+	})
 	refused("no snapshots", "snapshots were lost")
 	use("new")
 	logs, err := filepath.Glob(filepath.Join(dir, "*.seg"))
@@ -244,7 +255,7 @@ func TestOlderLog(t *testing.T) {
 	refused("damaged", "damaged")
 	use("snapshot")
 	c.start("a")
-	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "2" {
+	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "3" {
 		t.Errorf("%s rows", got)
 	}
 }
