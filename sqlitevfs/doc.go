@@ -104,8 +104,11 @@
 // A failed sync is final. Every later sync of the database returns the same error until all
 // of its connections are closed; only the checkpoint of the last close still syncs. The kernel reports
 // a failure once, and then treats the lost data as written, so a later sync would succeed. Before the
-// error is returned, the committed frames of the WAL are therefore written again, and the frames of the failed
-// commit are made invalid. The database may be opened again at once, by this process or by another one:
+// error is returned, the committed frames of the WAL are therefore written again, in other blocks if the disk has
+// zeros for them, because ext4 loses what is written again to blocks that were allocated for a write which failed.
+// The frames of the failed commit are cut off. After a failed checkpoint the database is dropped from the page cache,
+// for the same reason. Without O_DIRECT neither is done, and frames that no FULL commit has synced keep their blocks
+// while another connection may be writing. The database may be opened again at once, by this process or by another one:
 // its later commits are as durable as any, and the failed commit is not there. A process that is killed within
 // that sync leaves this undone.
 //

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ var stale sync.Map
 var (
 	errBroken = errors.New("frames of the WAL were lost after a failed sync")
 	errIndex  = errors.New("the index of the WAL is being changed")
+	// errSameBlocks refuses no sync: the frames need other blocks, which they get when this process has the writer's lock.
+	errSameBlocks = errors.New("the frames of the WAL are in the blocks for which a write has failed")
 )
 
 // failed is called after a failed sync. The caller is in a sync, or writes the database: SQLite then holds a
@@ -42,12 +45,24 @@ func (f *file) failed() {
 	case f.flags&vfs.OPEN_MAIN_JOURNAL != 0:
 		f.renewHeader()
 		return
+	case f.owner:
+		f.uncache()
+		return
 	case f.frames == nil:
 		return
 	}
 	if end, ours := f.renew(); ours {
 		f.frames.forget(false)
 		f.cutOff(end)
+	}
+}
+
+// uncache drops the database from the page cache, which has what the disk lacks. No connection reads that from the
+// database: it is in the WAL, or the journal is hot. A later checkpoint writes it again, and ext4 loses what is written
+// again, and still cached, to blocks that were allocated for a write which failed.
+func (f *file) uncache() {
+	if f.fd >= 0 {
+		dropCache(f.fd)
 	}
 }
 
@@ -69,11 +84,24 @@ func (f *file) renewHeader() {
 	}
 }
 
-// renew writes the committed frames again. It returns what committed does.
+// renew writes the committed frames again. It returns what committed does. Ext4 loses what is written again to blocks that
+// were allocated for a write which failed, so frames in such blocks get others, unless another connection may be writing.
 func (f *file) renew() (end int64, ours bool) {
 	end, ours, err := f.committed()
+	fresh := int64(math.MaxInt64)
 	if err == nil {
-		err = rewriteFrames(f.File, end)
+		fresh = f.unwritten(end)
+	}
+	same := fresh < math.MaxInt64 && !ours && end >= 0
+	if same {
+		fresh = math.MaxInt64
+	}
+	if err == nil {
+		err = rewriteFrames(f.File, end, fresh)
+	}
+	if err == nil && same {
+		stale.Store(f.name, errSameBlocks)
+		return end, ours
 	}
 	if err != nil {
 		stale.Store(f.name, err)
@@ -93,7 +121,7 @@ func (f *file) stillStale() error {
 		return nil
 	}
 	f.renew()
-	if err, ok := stale.Load(f.name); ok {
+	if err, ok := stale.Load(f.name); ok && err != errSameBlocks {
 		return err.(error)
 	}
 	return nil
@@ -155,9 +183,23 @@ func indexed(wal string) (frames uint32, salt [8]byte, err error) {
 	return binary.NativeEndian.Uint32(p[16:]), [8]byte(p[32:]), nil
 }
 
-// rewriteFrames writes a WAL again up to an offset, or all of it if end is -1. It returns errBroken, and leaves the
-// rest, if the page cache has lost a committed frame.
-func rewriteFrames(f vfs.File, end int64) (err error) {
+// unwritten returns the offset of the first block before end, or in the whole WAL if end is -1, that has frames in the
+// page cache and zeros on the disk. It is math.MaxInt64 if there is none, or if that cannot be seen.
+func (f *file) unwritten(end int64) int64 {
+	if end < 0 {
+		end, _ = f.File.Size()
+	}
+	if f.fd >= 0 {
+		if off, err := unwrittenBlock(f.fd, f.File, end); err == nil && off < end {
+			return off
+		}
+	}
+	return math.MaxInt64
+}
+
+// rewriteFrames writes a WAL again up to an offset, or all of it if end is -1. What lies behind fresh gets other blocks.
+// It returns errBroken, and leaves the rest, if the page cache has lost a committed frame.
+func rewriteFrames(f vfs.File, end, fresh int64) (err error) {
 	var check grouplog.Frames
 	known := end >= 0
 	if !known {
@@ -174,16 +216,38 @@ func rewriteFrames(f vfs.File, end int64) (err error) {
 		if known && !check.Add(p) {
 			return errBroken
 		}
-		if _, err := f.WriteAt(p, off); err != nil {
-			return err
+		if kept := min(int64(len(p)), fresh-off); kept > 0 {
+			if _, err := f.WriteAt(p[:kept], off); err != nil {
+				return err
+			}
 		}
 		off += int64(len(p))
 	}
-	return nil
+	if fresh >= end {
+		return nil
+	}
+	return moveTail(f, fresh)
 }
 
-// cutOff removes the frames from an offset on, which are those of a commit that may be there or not. Ext4 loses what is
-// written and synced again to blocks that were allocated for a write which failed, so later frames need other blocks.
+// moveTail gives other blocks to what lies behind an offset. A reader that comes meanwhile gets an error.
+func moveTail(f vfs.File, from int64) error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	tail := make([]byte, size-from)
+	if n, err := f.ReadAt(tail, from); n < len(tail) {
+		return errors.Join(errBroken, err)
+	}
+	if err := f.Truncate(from); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(tail, from)
+	return err
+}
+
+// cutOff removes the frames from an offset on, which are those of a commit that may be there or not. Later frames get
+// other blocks.
 func (f *file) cutOff(end int64) {
 	if size, err := f.File.Size(); err == nil && size > end {
 		_ = f.File.Truncate(end)
@@ -202,6 +266,7 @@ func (f *file) refusal() error {
 	case err == nil || wal == nil || wal.frames == nil:
 		return err
 	case wal.frames.ended: // a commit
+		_ = wal.stillStale()
 		if end, ours, _ := wal.committed(); ours {
 			wal.cutOff(end)
 		}

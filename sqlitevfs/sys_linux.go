@@ -3,14 +3,19 @@
 package sqlitevfs
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -37,6 +42,42 @@ func descriptor(f any) int {
 // willNeed begins to read a range into the page cache. Errors are ignored: read-ahead is
 // best effort.
 func willNeed(fd int, off, n int64) { _ = unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) }
+
+// unwrittenBlock returns the offset of the first block before end of which the page cache has bytes, and the disk has
+// zeros. It is end if there is none.
+func unwrittenBlock(fd int, cached io.ReaderAt, end int64) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	disk, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer disk.Close()
+	_ = disk.Sync() // if a shared sync has failed, the kernel would return that error of the file for the first read
+	block := int(st.Blksize)
+	had, has := make([]byte, 1<<17), sys.AlignedBytes(1<<17, 4096)
+	for off := int64(0); off < end; off += int64(len(had)) {
+		n, err := cached.ReadAt(had[:min(int64(len(had)), end-off)], off)
+		if int64(n) < min(int64(len(had)), end-off) {
+			return 0, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		if m, err := disk.ReadAt(has, off); m < n {
+			return 0, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		for i := 0; i < n; i += block {
+			end := min(i+block, n)
+			if !bytes.Equal(had[i:end], has[i:end]) && !slices.ContainsFunc(has[i:end], func(b byte) bool { return b != 0 }) {
+				return off + int64(i), nil
+			}
+		}
+	}
+	return end, nil
+}
+
+// dropCache drops the pages of a file that are not dirty from the page cache.
+func dropCache(fd int) { _ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) }
 
 // freeMemory returns how many bytes of memory are unused.
 func freeMemory() int {

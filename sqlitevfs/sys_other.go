@@ -6,6 +6,7 @@ package sqlitevfs
 
 import (
 	"errors"
+	"io"
 	"os"
 	"syscall"
 
@@ -16,6 +17,10 @@ import (
 func descriptor(any) int { return -1 }
 
 func willNeed(int, int64, int64) {}
+
+func unwrittenBlock(int, io.ReaderAt, int64) (int64, error) { return 0, errors.ErrUnsupported }
+
+func dropCache(int) {}
 
 func freeMemory() int { return 0 }
 

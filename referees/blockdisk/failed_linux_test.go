@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	blockSize = 4096
 	// marker is in one commit of a work with Fail. It does not compress.
 	marker = "Zq8-vK3.xW1_uB7"
 	// failed is the name of the acknowledgement that a commit has failed.
@@ -39,6 +40,9 @@ var failedWorks = []struct {
 	{"group-wal-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
 	{"group-persist-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
 	{"log-shared-syncs", work{Kind: "sqlite", VFS: "ringside-log", Params: "&groupsync=on", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4"}},
+	{"wal-checkpoint", work{Kind: "sqlite", VFS: "ringside", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
+	{"group-wal-checkpoint", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
+	{"group-wal-normal-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"NORMAL", "FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
 	{"appendlog", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30"}},
 	{"appendlog-killed", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30", Dies: true}},
 	{"pebble", work{Kind: "pebble", Names: names(4), Commits: 60, Fail: "db2 30"}},
@@ -83,7 +87,7 @@ func (tr *trial) recordFailure(t *testing.T, w work) (work, *Record) {
 	w.Dir, w.Seed = tr.mount, tr.seed
 	var once sync.Once
 	tr.disk.FailWrites(func(p []byte) (err error) {
-		if bytes.Contains(p, []byte(marker)) {
+		if holds(p, w.Checkpoint) {
 			once.Do(func() { err = unix.EIO })
 		}
 		return err
@@ -109,6 +113,17 @@ func (tr *trial) recordFailure(t *testing.T, w work) (work, *Record) {
 		t.Fatal("no commit has failed: the program was not told of the write that did")
 	}
 	return w, r
+}
+
+// holds reports whether a block of a write has the marker. page restricts that to leaf pages of a database: those in a
+// WAL do not begin with a block.
+func holds(p []byte, page bool) bool {
+	for ; len(p) >= blockSize; p = p[blockSize:] {
+		if bytes.Contains(p[:blockSize], []byte(marker)) && (!page || p[0] == 13) {
+			return true
+		}
+	}
+	return false
 }
 
 // fatal is a logger of pebble that ends the process, as its own does.
