@@ -86,7 +86,9 @@ func backupCmd(least, most int, cmd *cobra.Command, do func(r *backupRun, args [
 		r := &backupRun{cmd, cmd.OutOrStdout(), args[0], t, asJSON, parallel}
 		return do(r, args[1:])
 	}
-	cmd.ValidArgsFunction = completeTarget
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return completeTarget(cmd, args, least, most)
+	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().IntVar(&parallel, "parallel", 8, "how many databases are read at a time")
 	return cmd
@@ -110,14 +112,14 @@ func parseTarget(command, name string) (backup.Target, error) {
 	return backup.Dir(name), wantDirectory(command, name)
 }
 
-// completeTarget completes directories for the target, and names of databases after it.
-func completeTarget(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	dirs := strings.Count(cmd.Use, "DIR") + 1 // the target, and perhaps another
+// completeTarget completes directories for the target and for the arguments that must follow it, and
+// names of databases for the others.
+func completeTarget(cmd *cobra.Command, args []string, least, most int) ([]string, cobra.ShellCompDirective) {
+	dirs := 1 + least
 	if len(args) < dirs {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
-	one := strings.HasSuffix(cmd.Use, "[DATABASE]")
-	if strings.HasSuffix(cmd.Use, "TARGET") || one && len(args) > dirs || strings.Contains(args[0], "://") {
+	if len(args) > most || strings.Contains(args[0], "://") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
