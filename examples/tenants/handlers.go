@@ -4,16 +4,17 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"strconv"
 
 	"github.com/ringside-io/ringside/sqlitevfs"
 	"github.com/ringside-io/ringside/sqlitevfs/backup"
+	"github.com/ringside-io/ringside/sqlitevfs/tenants"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -22,8 +23,8 @@ type stats struct {
 	VFS     string          `json:"vfs"`
 	Backend string          `json:"backend"`
 	Reason  string          `json:"reason,omitempty"`
-	Open    int             `json:"open"`    // databases
 	Threads int             `json:"threads"` // of the operating system
+	Tenants tenants.Stats   `json:"tenants"`
 	SQLite  sqlitevfs.Stats `json:"sqlite"`
 	Backup  *backup.Stats   `json:"backup,omitempty"`
 }
@@ -48,11 +49,8 @@ func (s *service) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var id int64
-	err = s.do(r, true, func(ctx context.Context, d *database) error {
-		res, err := d.insert.ExecContext(ctx, body)
-		if err == nil {
-			id, err = res.LastInsertId()
-		}
+	err = s.do(r, s.pool.Create, func(c *tenants.Conn) (err error) {
+		id, err = insert(c, body)
 		return err
 	})
 	if err != nil {
@@ -69,8 +67,9 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body []byte
-	err = s.do(r, false, func(ctx context.Context, d *database) error {
-		return d.get.QueryRowContext(ctx, id).Scan(&body)
+	err = s.do(r, s.pool.Use, func(c *tenants.Conn) (err error) {
+		body, err = fetch(c, id)
+		return err
 	})
 	if err != nil {
 		fail(w, err)
@@ -84,8 +83,9 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) count(w http.ResponseWriter, r *http.Request) {
 	var n int64
-	err := s.do(r, false, func(ctx context.Context, d *database) error {
-		return d.count.QueryRowContext(ctx).Scan(&n)
+	err := s.do(r, s.pool.Use, func(c *tenants.Conn) (err error) {
+		n, err = count(c)
+		return err
 	})
 	if err != nil {
 		fail(w, err)
@@ -96,7 +96,7 @@ func (s *service) count(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) stats(w http.ResponseWriter, _ *http.Request) {
 	name, reason := unet.Backend()
-	all := stats{s.vfs, name, reason, s.store.opened(), threads(), sqlitevfs.Total(), nil}
+	all := stats{s.vfs, name, reason, threads(), s.pool.Stats(), sqlitevfs.Total(), nil}
 	if s.saving != nil {
 		saved := s.saving.Stats()
 		all.Backup = &saved
@@ -104,11 +104,14 @@ func (s *service) stats(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, all)
 }
 
+// use is Pool.Use or Pool.Create.
+type use func(context.Context, string, func(*tenants.Conn) error) error
+
 // do calls work with the database of the request's tenant.
-func (s *service) do(r *http.Request, create bool, work func(context.Context, *database) error) error {
+func (s *service) do(r *http.Request, use use, work func(*tenants.Conn) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	return s.store.with(ctx, r.PathValue("tenant"), create, func(d *database) error { return work(ctx, d) })
+	return use(ctx, r.PathValue("tenant"), work)
 }
 
 var (
@@ -120,11 +123,11 @@ var (
 func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {
-	case errors.Is(err, errName), errors.Is(err, errNumber), errors.Is(err, errBody):
+	case errors.Is(err, tenants.ErrName), errors.Is(err, errNumber), errors.Is(err, errBody):
 		code = http.StatusBadRequest
-	case errors.Is(err, errMissing), errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoItem):
 		code = http.StatusNotFound
-	case errors.Is(err, errBusy), errors.Is(err, errClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, tenants.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		code = http.StatusServiceUnavailable
 	case isTooLarge(err):
 		code = http.StatusRequestEntityTooLarge

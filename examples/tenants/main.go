@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Command tenants is an HTTP service with one SQLite database for each of its
-// tenants: handlers of net/http on a listener of package unet, database/sql over
-// package sqlitevfs. It includes a load generator to compare VFSes.
+// tenants: handlers of net/http on a listener of package unet, databases by package
+// sqlitevfs/tenants. It includes a load generator to compare VFSes.
 //
 //	go run ./examples/tenants                             serve on 127.0.0.1:8080
 //	go run ./examples/tenants -vfs ringside-log -for 5s   serve, run a load, print the result
@@ -18,7 +18,7 @@
 // An item is durable when the answer comes (journal_mode=WAL, synchronous=FULL).
 //
 // It shows the parts of a multi-tenant service: names from requests that are checked
-// before they become paths, a bounded number of open databases, and an end on a signal
+// before they become paths, bounds for open databases and memory, and an end on a signal
 // that lets requests finish and closes the databases. It has no authentication: every
 // client that reaches it can create tenants, each of which takes space on the disk.
 package main

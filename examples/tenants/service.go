@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/sqlitevfs/backup"
+	"github.com/ringside-io/ringside/sqlitevfs/tenants"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -36,7 +37,7 @@ type config struct {
 // service is the HTTP server and the databases behind it.
 type service struct {
 	config
-	store  *store
+	pool   *tenants.Pool
 	saving *backup.Backup // nil without one
 	http   *http.Server
 	l      net.Listener
@@ -45,22 +46,20 @@ type service struct {
 
 // listen opens everything; run serves.
 func listen(c config) (*service, error) {
-	store, err := newStore(c.dir, c.vfs, c.open)
+	pool, err := newPool(c)
 	if err != nil {
 		return nil, err
 	}
 	saving, err := startBackup(c)
 	if err != nil {
-		_ = store.close(0) // nothing is open
 		return nil, err
 	}
 	l, err := unet.Listen("tcp", c.addr)
 	if err != nil {
 		endBackup(saving, 0)
-		_ = store.close(0)
 		return nil, err
 	}
-	s := &service{config: c, store: store, saving: saving, l: l}
+	s := &service{config: c, pool: pool, saving: saving, l: l}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.http = &http.Server{
@@ -101,9 +100,11 @@ func (s *service) run(ctx context.Context) error {
 	}
 	begin, ending := time.Now(), cmp.Or(s.ending, ending)
 	err = errors.Join(err, s.finish(ending*2/3))
-	if left := s.store.close(ending - time.Since(begin)); left > 0 {
+	limit, cancel := context.WithDeadline(context.Background(), begin.Add(ending))
+	defer cancel()
+	if err := s.pool.Shutdown(limit); err != nil {
 		// Acknowledged commits are durable, as after a crash.
-		log.Printf("%d databases could not be closed in time: the next start recovers them", left)
+		log.Printf("the next start recovers databases that could not be closed in time: %v", err)
 	}
 	endBackup(s.saving, ending-time.Since(begin))
 	return err

@@ -3,57 +3,24 @@
 package main
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-	"regexp"
 
-	_ "github.com/ncruces/go-sqlite3/driver"
+	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 
-	_ "github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/tenants"
 )
 
-var (
-	errName    = errors.New("a tenant's name consists of a to z, 0 to 9, - and _, at most 64 of them, and begins with a letter or digit")
-	errMissing = errors.New("there is no such tenant")
-)
-
-// names matches the valid names of tenants. They have no capital letters, because
-// some file systems ignore case, and no characters with a meaning in a file system or
-// a URI.
-var names = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-
-// fileOf returns the name of a tenant's database below the root. Only this function
-// makes file names of names from requests.
-func fileOf(tenant string) (string, error) {
-	if !names.MatchString(tenant) {
-		return "", errName
-	}
-	file := tenant + ".db"
-	if !filepath.IsLocal(file) { // the name of a device on Windows
-		return "", errName
-	}
-	return file, nil
+// newPool makes the pool of databases. An open database costs descriptors and half a megabyte or
+// more, a closed one costs a file.
+func newPool(c config) (*tenants.Pool, error) {
+	return tenants.Open(tenants.Options{Dir: c.dir, VFS: vfsName(c.vfs), MaxOpen: c.open, Busy: patience, Init: migrate})
 }
 
-// present reports whether there is a database below the root. SQLite opens it by
-// its path, so a link, which might lead elsewhere, is refused here.
-func present(root *os.Root, file string) (bool, error) {
-	info, err := root.Lstat(file)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, err
-	case !info.Mode().IsRegular():
-		return false, fmt.Errorf("%s is not a regular file", file)
-	}
-	return true, nil
+// migrate runs each time a database is opened.
+func migrate(c *sqlite3.Conn, _ string) error {
+	return c.Exec(`CREATE TABLE IF NOT EXISTS items(id INTEGER PRIMARY KEY, body BLOB NOT NULL)`)
 }
 
 // checkVFS returns an error if there is no VFS of that name.
@@ -72,58 +39,47 @@ func vfsName(name string) string {
 	return name
 }
 
-// source returns the URI of a database for database/sql. SQLite runs the pragmas of a
-// URI for each connection, in order: the timeout of locks is the first.
-func source(path, vfs string) string {
-	path = filepath.ToSlash(path)
-	if path[0] != '/' {
-		path = "/" + path // C:/…
+var errNoItem = errors.New("there is no such item")
+
+// insert stores an item, and returns its number when it is durable.
+func insert(c *tenants.Conn, body []byte) (id int64, err error) {
+	s, err := c.Stmt(`INSERT INTO items(body) VALUES(?)`)
+	if err != nil {
+		return 0, err
 	}
-	q := url.Values{
-		"vfs":     {vfsName(vfs)},
-		"_pragma": {"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)"},
-		"_txlock": {"immediate"},
+	if err := s.BindBlob(1, body); err != nil {
+		return 0, err
 	}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+	if err := s.Exec(); err != nil {
+		return 0, err
+	}
+	return c.Raw().LastInsertRowID(), nil
 }
 
-const schema = `CREATE TABLE IF NOT EXISTS items(id INTEGER PRIMARY KEY, body BLOB NOT NULL)`
-
-// database is the open database of a tenant.
-type database struct {
-	db                 *sql.DB
-	insert, get, count *sql.Stmt
-}
-
-func openDatabase(ctx context.Context, path, vfs string) (*database, error) {
-	db, err := sql.Open("sqlite3", source(path, vfs))
+// fetch returns an item.
+func fetch(c *tenants.Conn, id int64) ([]byte, error) {
+	s, err := c.Stmt(`SELECT body FROM items WHERE id = ?`)
 	if err != nil {
 		return nil, err
 	}
-	// SQLite has one writer at a time. A second connection would only take
-	// memory and wait for locks, instead of waiting in database/sql's queue.
-	db.SetMaxOpenConns(1)
-	d := &database{db: db}
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if err := s.BindInt64(1, id); err != nil {
+		return nil, err
 	}
-	for query, s := range map[string]**sql.Stmt{
-		`INSERT INTO items(body) VALUES(?)`:   &d.insert,
-		`SELECT body FROM items WHERE id = ?`: &d.get,
-		`SELECT count(*) FROM items`:          &d.count,
-	} {
-		if *s, err = db.PrepareContext(ctx, query); err != nil {
-			return nil, errors.Join(err, d.close())
-		}
+	if s.Step() {
+		return s.ColumnBlob(0, nil), nil
 	}
-	return d, nil
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	return nil, errNoItem
 }
 
-func (d *database) close() error {
-	for _, s := range []*sql.Stmt{d.insert, d.get, d.count} {
-		if s != nil {
-			_ = s.Close() // returns the error of the statement's last run
-		}
+// count returns how many items there are.
+func count(c *tenants.Conn) (int64, error) {
+	s, err := c.Stmt(`SELECT count(*) FROM items`)
+	if err != nil {
+		return 0, err
 	}
-	return d.db.Close()
+	s.Step()
+	return s.ColumnInt64(0), s.Err()
 }

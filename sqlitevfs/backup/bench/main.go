@@ -53,7 +53,7 @@ func main() {
 	f.StringVar(&o.exe, "exe", "litestream", "Litestream's program")
 	f.StringVar(&o.profile, "profile", "", "write a profile of the turns with a backup to this file")
 	f.IntVar(&o.dbs, "dbs", 64, "databases")
-	f.IntVar(&o.busy, "busy", 64, "how many databases commit at a time; hour only")
+	f.IntVar(&o.busy, "busy", 64, "how many databases commit at a time (hour), or are open at a time (tenants in wake)")
 	f.IntVar(&o.turns, "turns", 5, "pairs of turns; turns of hour")
 	f.DurationVar(&o.turn, "turn", 4*time.Second, "how long a turn is")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")

@@ -6,33 +6,31 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/sqlitevfs/tenants"
 )
 
-// wake opens databases that are closed, makes a query or a commit, and closes them, by 1 and by 8 goroutines, by
-// database/sql and by the driver's own connections.
+// wake uses databases at random, most of which are closed, by 1 and by 8 goroutines: by a *sql.DB for each use, by the
+// two *sql.DB and the pragmas that PocketBase (v0.30) opens a database with, by the driver's own connections, and
+// by package tenants.
 func wake(o options) error {
 	if err := o.create(); err != nil {
 		return err
 	}
 	for _, goroutines := range []int{1, 8} {
-		for _, c := range []struct {
-			name string
-			use  func(options, int) (woken time.Duration, err error)
-		}{
-			{"database/sql, query", func(o options, i int) (time.Duration, error) { return o.useSQL(i, "SELECT body FROM t WHERE id = 7") }},
-			{"database/sql, commit", func(o options, i int) (time.Duration, error) {
-				return o.useSQL(i, "UPDATE t SET body = randomblob(500) WHERE id = 7")
-			}},
-			{"driver, query", func(o options, i int) (time.Duration, error) { return o.useConn(i, "SELECT body FROM t WHERE id = 7") }},
-		} {
-			if err := o.wakeMany(c.name, goroutines, c.use); err != nil {
+		for _, statement := range []string{"SELECT body FROM t WHERE id = 7", "UPDATE t SET body = randomblob(500) WHERE id = 7"} {
+			if err := o.wakeEach(goroutines, statement); err != nil {
 				return err
 			}
 		}
@@ -40,7 +38,35 @@ func wake(o options) error {
 	return nil
 }
 
-func (o options) wakeMany(name string, goroutines int, use func(options, int) (time.Duration, error)) error {
+// wakeEach measures the ways to wake a database, in turn.
+func (o options) wakeEach(goroutines int, statement string) error {
+	kind := strings.ToLower(statement[:6])
+	var err error
+	for range o.turns {
+		err = errors.Join(err,
+			o.wakeMany("one *sql.DB, "+kind, goroutines, func(i int) (time.Duration, error) { return o.useSQL(i, statement) }),
+			o.wakeMany("PocketBase's, "+kind, goroutines, func(i int) (time.Duration, error) { return o.usePocketBase(i, statement) }),
+			o.wakeMany("driver, "+kind, goroutines, func(i int) (time.Duration, error) { return o.useConn(i, statement) }),
+			o.wakePool("tenants, "+kind, goroutines, statement))
+	}
+	return err
+}
+
+// wakePool measures a new pool, which holds its databases exclusively until it ends.
+func (o options) wakePool(name string, goroutines int, statement string) error {
+	pool, err := tenants.Open(tenants.Options{
+		Dir: o.data(), VFS: o.vfs, MaxOpen: o.busy, File: func(name string) (string, error) { return name, nil },
+	})
+	if err != nil {
+		return err
+	}
+	err = o.profiledIf(true, func() error {
+		return o.wakeMany(name, goroutines, func(i int) (time.Duration, error) { return o.usePool(pool, i, statement) })
+	})
+	return errors.Join(err, pool.Shutdown(context.Background()))
+}
+
+func (o options) wakeMany(name string, goroutines int, use func(i int) (time.Duration, error)) error {
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
@@ -49,7 +75,7 @@ func (o options) wakeMany(name string, goroutines int, use func(options, int) (t
 	for range goroutines {
 		all.Go(func() {
 			for time.Since(begin) < o.turn {
-				took, err := use(o, rand.IntN(o.dbs))
+				took, err := use(rand.IntN(o.dbs))
 				mu.Lock()
 				if times = append(times, took); err != nil {
 					failed = err
@@ -85,6 +111,46 @@ func (o options) useSQL(i int, statement string) (time.Duration, error) {
 		_, err = db.Exec(statement)
 	}
 	return time.Since(begin), err
+}
+
+// usePocketBase wakes a database by a pool for reads and one with a single connection for writes.
+func (o options) usePocketBase(i int, statement string) (took time.Duration, err error) {
+	begin := time.Now()
+	var dbs [2]*sql.DB
+	for k, conns := range []int{120, 1} {
+		dbs[k], err = sql.Open("sqlite3", "file:"+o.path(i)+"?vfs="+o.vfs+"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"+
+			"&_pragma=journal_size_limit(200000000)&_pragma=synchronous(NORMAL)&_pragma=foreign_keys(ON)"+
+			"&_pragma=temp_store(MEMORY)&_pragma=cache_size(-32000)")
+		if err != nil {
+			return 0, err
+		}
+		defer dbs[k].Close()
+		dbs[k].SetMaxOpenConns(conns)
+		dbs[k].SetMaxIdleConns(min(conns, 15))
+		dbs[k].SetConnMaxIdleTime(3 * time.Minute)
+	}
+	if statement[0] == 'S' {
+		var body []byte
+		err = dbs[0].QueryRowContext(context.Background(), statement).Scan(&body)
+	} else {
+		_, err = dbs[1].Exec(statement)
+	}
+	return time.Since(begin), err
+}
+
+// usePool uses a database by a pool, which closes others meanwhile.
+func (o options) usePool(p *tenants.Pool, i int, statement string) (took time.Duration, err error) {
+	begin := time.Now()
+	err = p.Use(context.Background(), filepath.Base(o.path(i)), func(c *tenants.Conn) error {
+		s, err := c.Stmt(statement)
+		if err != nil {
+			return err
+		}
+		s.Step()
+		took = time.Since(begin)
+		return s.Err()
+	})
+	return took, err
 }
 
 func (o options) useConn(i int, statement string) (time.Duration, error) {
