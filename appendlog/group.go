@@ -195,7 +195,7 @@ var zeros [64 << 10]byte
 
 // aheadFactor is how many times larger than a group Ahead must be. Otherwise writing the
 // zeros costs more than the cheaper syncs save.
-const aheadFactor = 16
+const aheadFactor = 8
 
 // extend writes zeros after the records; see [Options.Ahead]. When the disk is full, it
 // stops doing so.
