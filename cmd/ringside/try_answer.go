@@ -20,7 +20,7 @@ import (
 
 // rates and tails match what load generators print.
 var (
-	rates = regexp.MustCompile(`(?i)(?:requests/sec|requests per second|throughput)\D*?([\d.]+)|([\d.]+)\s*(?:requests|req|reqs|ops|op|reads|writes|queries|transactions|messages|msgs|files)\s*(?:/|per )\s*s`)
+	rates = regexp.MustCompile(`(?i)(?:requests/sec|requests per second|throughput)\D*?([\d.,]+)|([\d.,]+)\s*(?:requests|req|reqs|ops|op|reads|writes|queries|transactions|messages|msgs|files)\s*(?:/|per )\s*s`)
 	tails = regexp.MustCompile(`(?i)\b(?:p99|99(?:\.0*)?%)(?:ile)?[^\d\n]*([\d.]+)\s*(us|µs|ms|s|ns)?\b`)
 )
 
@@ -29,7 +29,7 @@ func metrics(out string, took, cpu time.Duration) map[string]float64 {
 	s := map[string]float64{measure.OpsPerS: 1 / took.Seconds()}
 	ops := 1.0
 	if m := rates.FindStringSubmatch(out); m != nil {
-		if rate, err := strconv.ParseFloat(cmp.Or(m[1], m[2]), 64); err == nil && rate > 0 {
+		if rate, err := strconv.ParseFloat(strings.ReplaceAll(cmp.Or(m[1], m[2]), ",", ""), 64); err == nil && rate > 0 {
 			s[measure.OpsPerS], ops = rate, rate*took.Seconds()
 		}
 	}

@@ -26,6 +26,7 @@ func TestTryReadsLoads(t *testing.T) {
 		{"  Latency Distribution\n     50%  633.00us\n     99%    2.05ms\n  50000 requests in 5.0s, 6.1MB read\nRequests/sec:   9876.54\nTransfer/sec: 1MB\n", 9876.54, 2.05},
 		{"Requests per second:    1234.50 [#/sec] (mean)\nPercentage of the requests\n  98%     12\n  99%     15\n 100%     20 (longest request)\n", 1234.5, 15},
 		{"read 1000 blocks\n25000 reads/s, p99 900µs\n", 25000, 0.9},
+		{"NATS Core NATS publisher stats: 1,784,530 msgs/sec ~ 217 MiB/sec ~ 0.56us\n", 1784530, 0},
 		{"done\n", 0, 0},
 	} {
 		m := metrics(tc.out, 2*time.Second, time.Second)
