@@ -78,7 +78,7 @@ func guideCommands(t *testing.T) string {
 	return commands
 }
 
-// everyCommit makes the log take each commit, so that the log has what the copy lacks.
+// everyCommit makes the log take and keep each commit, so that it has all that the copy lacks.
 type everyCommit struct{ vfs.VFS }
 
 func (b everyCommit) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -86,7 +86,7 @@ func (b everyCommit) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 }
 
 func (everyCommit) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: disk.OS, NoTrials: true, Local: true}
+	return grouplog.Options{FS: disk.OS, FirstSegments: 4 << 20, NoTrials: true, Local: true}
 }
 
 // serveUntilKilled commits to two databases by a log, and copies one after 40 of 80 commits.
