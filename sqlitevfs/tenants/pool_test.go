@@ -136,8 +136,7 @@ func checkStock(t *testing.T, path string) error {
 
 // TestMemoryBound: SQLite's memory stays within the bound while more databases are used than fit,
 // and a statement that needs more than a connection may have fails alone.
-func TestMemoryBound(t *testing.T) {
-	t.Parallel()
+func TestMemoryBound(t *testing.T) { // alone, as it reads the memory of the process
 	const bound, each, tenants = 12 << 20, 4 << 20, 48
 	p, ctx := newPool(t, Options{Memory: bound, TenantMemory: each, VFS: "os"}), t.Context()
 	name := func(i int) string { return "t" + strconv.Itoa(i) }
@@ -172,7 +171,7 @@ func TestMemoryBound(t *testing.T) {
 	if average := grown.Load() / (8 * tenants / 4); average < 900<<10 {
 		t.Errorf("a connection has %d bytes: the page caches are not filled", average)
 	}
-	if after-before > bound*11/10+(8<<20) { // and 8 MiB of Go's own
+	if !raced && after-before > bound*11/10+(8<<20) { // and 8 MiB of Go's own
 		t.Errorf("the process has %d MiB more", (after-before)>>20)
 	}
 	t.Logf("%+v, resident %d MiB before, %d MiB after", p.Stats(), before>>20, after>>20)
