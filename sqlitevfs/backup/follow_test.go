@@ -41,7 +41,7 @@ type agreedDatabase struct {
 
 type agreedChange struct {
 	from, at uint64
-	least    uint32 // pages before and after it
+	least    uint32 // pages after it
 	pages    []uint32
 }
 
@@ -144,14 +144,15 @@ func (a *agreed) change(r *rand.Rand, all []*member) {
 		delete(a.dbs, name)
 		d = nil
 	default:
-		c := agreedChange{from: d.at, at: a.index, least: uint32(len(d.pages))}
+		c := agreedChange{from: d.at, at: a.index}
 		if len(d.pages) > 3 && r.IntN(4) == 0 {
 			d.pages = d.pages[:len(d.pages)-r.IntN(3)]
-			c.least = uint32(len(d.pages))
+		} else {
+			for range r.IntN(3) {
+				d.pages = append(d.pages, make([]byte, 512)) // it need not be written
+			}
 		}
-		for range r.IntN(3) {
-			d.pages = append(d.pages, make([]byte, 512)) // it need not be written
-		}
+		c.least = uint32(len(d.pages))
 		for range 1 + r.IntN(3) {
 			n := r.IntN(len(d.pages))
 			d.pages[n] = randomPage(r)
