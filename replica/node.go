@@ -198,7 +198,8 @@ func (n *Node) start() error {
 	n.wire.transport.TimeoutScale = 1
 	n.store.holds.room = func() bool {
 		free, total, err := space(n.opts.Dir)
-		return err == nil && free > total/10 && n.store.Bytes() < 8*n.opts.LogBytes
+		most := 8 * n.opts.LogBytes
+		return err == nil && free > min(total/10, 2*uint64(most)) && n.store.Bytes() < most
 	}
 	n.reads.members = base{n.wire.transport, n.wire}
 	if n.opts.around != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	blockSize = 4096
+	leafSize = 4096 // of the databases
 	// marker is in one commit of a work with Fail. It does not compress.
 	marker = "Zq8-vK3.xW1_uB7"
 	// failed is the name of the acknowledgement that a commit has failed.
@@ -115,11 +115,14 @@ func (tr *trial) recordFailure(t *testing.T, w work) (work, *Record) {
 	return w, r
 }
 
-// holds reports whether a block of a write has the marker. page restricts that to leaf pages of a database: those in a
-// WAL do not begin with a block.
+// holds reports whether a write has the marker. page restricts that to leaf pages of a database: those in a WAL do not
+// begin with a block. A write may be shorter than a page.
 func holds(p []byte, page bool) bool {
-	for ; len(p) >= blockSize; p = p[blockSize:] {
-		if bytes.Contains(p[:blockSize], []byte(marker)) && (!page || p[0] == 13) {
+	if !page {
+		return bytes.Contains(p, []byte(marker))
+	}
+	for ; len(p) >= leafSize; p = p[leafSize:] {
+		if p[0] == 13 && bytes.Contains(p[:leafSize], []byte(marker)) {
 			return true
 		}
 	}
