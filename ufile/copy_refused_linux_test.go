@@ -38,6 +38,9 @@ func openAt(t *testing.T, name string, flag int) *os.File {
 	return f
 }
 
+// appendsLater is the case of a destination that gets O_APPEND after it has become a File.
+const appendsLater = "O_APPEND set later"
+
 func copyCases() []copyCase {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	whole := func(t *testing.T, dir string) *os.File {
@@ -72,13 +75,7 @@ func copyCases() []copyCase {
 			}
 			return f
 		}},
-		{"O_APPEND set later", whole, func(t *testing.T, dir string) *os.File {
-			f := empty(t, dir)
-			if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_SETFL, syscall.O_APPEND); errno != 0 {
-				t.Fatal(errno)
-			}
-			return f
-		}},
+		{appendsLater, whole, empty},
 		{"no right to write", holed, func(t *testing.T, dir string) *os.File {
 			empty(t, dir)
 			return openAt(t, filepath.Join(dir, "dst"), os.O_RDONLY)
@@ -153,6 +150,11 @@ func copyRefused(t *testing.T, c copyCase, dir string) {
 		calls := map[string]bool{}
 		try := func(refused string, errno syscall.Errno) {
 			dst, src := mustNewFile(t, c.dst(t, dir)), mustNewFile(t, c.src(t, dir))
+			if c.name == appendsLater {
+				if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, dst.Fd(), syscall.F_SETFL, syscall.O_APPEND); errno != 0 {
+					t.Fatal(errno)
+				}
+			}
 			sys.SetFaults(&sys.Faults{
 				Enter: func(entries []*abi.SQE) (int, syscall.Errno) { return len(entries), 0 },
 				Call: func(name string, n int) (int, syscall.Errno) {

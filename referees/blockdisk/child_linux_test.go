@@ -4,6 +4,7 @@ package blockdisk
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/gob"
 	"encoding/json"
 	"errors"
@@ -148,8 +149,8 @@ func (p *process) record(d *Disk, w work) error {
 			return errors.Join(err, p.end())
 		}
 		d.Note(a)
-		if err := p.in.Encode(true); err != nil {
-			return err
+		if err := p.in.Encode(true); err != nil { // it has ended: pebble ends its process when a write fails
+			return cmp.Or(p.end(), err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestMemoryOfUnfinishedBodies(t *testing.T) {
 				for range 2 { // pools keep what the bodies before have left for one collection
 					debug.FreeOSMemory()
 				}
-				before := occupied(t)
+				before, liveBefore := occupied(t), liveHeap()
 				p, head := post(size)
 				p = p[:head+c.arrived]
 				all := make([]net.Conn, count)
@@ -62,8 +62,12 @@ func TestMemoryOfUnfinishedBodies(t *testing.T) {
 				}
 				await(t, "all has arrived", func() bool { return arrived.Load() == int64(count*len(p)) })
 				took := occupied(t) - before
+				most := count*max(c.most, min(2*c.arrived, size)*5/4) + 16<<20 // with memory that was not touched
+				if live := int(liveHeap()) - int(liveBefore); live > most {
+					t.Errorf("the heap has %d bytes, more than %d", live, most)
+				}
 				t.Logf("%d bodies occupy %.1f MiB", count, float64(took)/(1<<20))
-				most := count*c.most + 16<<20
+				most = count*c.most + 16<<20
 				if raceEnabled && c.arrived > size/4 {
 					most = count*size*3/2 + 16<<20 // memory that was not touched counts, too
 				}
@@ -86,6 +90,14 @@ func await(t *testing.T, what string, done func() bool) {
 			t.Fatalf("%s: not after %v", what, testPatience)
 		}
 	}
+}
+
+// liveHeap returns how many bytes of the heap are in use.
+func liveHeap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // occupied returns the memory of the process. The race detector's is not counted.
