@@ -336,6 +336,8 @@ func (f *File) now() *File {
 	now := File{state: f.state, direct: f.direct, appends: f.appends}
 	if flags, err := sys.OpenFlags(f.fd); err == nil {
 		now.setFlags(flags)
+	} else if sys.OAppend != 0 {
+		now.appends = true // it may: then only writes in their order are right
 	}
 	return &now
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,8 @@ func openAt(t *testing.T, name string, flag int) *os.File {
 const appendsLater = "O_APPEND set later"
 
 func copyCases() []copyCase {
-	data := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	data := make([]byte, 3<<20) // no two blocks are alike
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	whole := func(t *testing.T, dir string) *os.File {
 		name := filepath.Join(dir, "src")
 		if err := os.WriteFile(name, data, 0o600); err != nil {
