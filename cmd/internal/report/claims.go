@@ -269,9 +269,10 @@ func (r *Run) assess() {
 const (
 	// minStarts is the least number of starts for a verdict.
 	minStarts = 4
-	// nullWidth is the greatest difference that a comparison of an engine with itself may show
-	// (results/notes/bench.md). A claim means that the true ratio differs from 1 by more.
-	nullWidth = 0.01
+	// nullWidth is the greatest difference that a comparison of an engine with itself may show, nullCommits that of
+	// commits to databases, whose files lie in different places of the device (results/notes/bench.md). A claim means
+	// that the true ratio differs from 1 by more.
+	nullWidth, nullCommits = 0.01, 0.05
 	// alikeWithin is the greatest difference between two engines that are called alike.
 	alikeWithin = 0.05
 	// falseClaims is the expected share of false claims among the claims of a run.
@@ -346,13 +347,21 @@ func noiseOf(cells []Cell) noise {
 
 func (c Cell) noiseKey(metric string) [3]string { return [3]string{c.Suite, c.Workload, metric} }
 
+// nullWidth is the greatest difference that a comparison of an engine with itself may show.
+func (c Cell) nullWidth() float64 {
+	if c.Suite == "sqlite" && c.Params["databases"] != nil {
+		return nullCommits
+	}
+	return nullWidth
+}
+
 // interval compares a metric of two series of the cell. It returns false if they cannot be compared.
 func (c Cell) interval(s, against Series, metric string) (Interval, bool) {
 	e, ok := estimateOf(s, against, metric)
 	if !ok {
 		return Interval{}, false
 	}
-	return e.interval(c.noise[c.noiseKey(metric)]), true
+	return e.interval(c.noise[c.noiseKey(metric)], c.nullWidth()), true
 }
 
 // Sure reports whether the rates of all engines are decided so clearly that more samples decide nothing.
@@ -417,8 +426,9 @@ func estimateOf(s, against Series, metric string) (estimate, bool) {
 	return e, true
 }
 
-// interval returns the interval, with the noise of the workload's other cells.
-func (e estimate) interval(prior float64) Interval {
+// interval returns the interval, with the noise of the workload's other cells, and the chance with the greatest
+// difference of a comparison of an engine with itself.
+func (e estimate) interval(prior, null float64) Interval {
 	df, v := e.kept-1, e.variance
 	if prior > 0 {
 		v = max(v, (df*v+priorDF*prior)/(df+priorDF))
@@ -434,7 +444,7 @@ func (e estimate) interval(prior float64) Interval {
 	}
 	half := quantile(df) * deviation
 	i.Low, i.High = math.Exp(e.mean-half), math.Exp(e.mean+half)
-	i.chance = chance(math.Abs(e.mean)-math.Log1p(nullWidth), deviation, df)
+	i.chance = chance(math.Abs(e.mean)-math.Log1p(null), deviation, df)
 	return i
 }
 
