@@ -262,7 +262,7 @@ func (r *runner) visit(ctx context.Context, points []point, total time.Duration)
 		p.series = nil // what is not complete is not reported
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("stopped after %d of %d cells: %w", i, len(points), context.Cause(ctx))
+			return stopped(ctx, i, len(points))
 		case errors.Is(err, errLate), p.skips != nil && p.skips(err):
 			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 		default:
@@ -291,11 +291,21 @@ func (r *runner) revisit(ctx context.Context, points []point) error {
 		usual := r.expected(p)
 		err := r.compare(ctx, p, r.share(usual, total))
 		total -= usual
-		if err != nil && !errors.Is(err, errLate) {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return stopped(ctx, len(points), len(points))
+		case errors.Is(err, errLate), p.skips != nil && p.skips(err): // it has samples
+		default:
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
 	return nil
+}
+
+// stopped is the error of a run that ended with its context when so many cells were measured.
+func stopped(ctx context.Context, done, all int) error {
+	return fmt.Errorf("stopped after %d of %d cells: %w", done, all, context.Cause(ctx))
 }
 
 // share returns the part of the time left of a point that usually takes usual of total. It returns 0 if

@@ -151,6 +151,38 @@ func (p steadyPlayer) Turn(d time.Duration) (measure.Sample, error) {
 
 func (steadyPlayer) Close() error { return nil }
 
+// steadyPoints returns a point for each ratio of the rates of its engines.
+func steadyPoints(ratios ...float64) (points []point) {
+	for i, faster := range ratios {
+		points = append(points, point{
+			workload: nameRandRead, params: report.Params{"block": i}, engines: []string{"os", "ringside"},
+			open: func(_ context.Context, engine string, _ int) (measure.Player, error) {
+				if engine == "os" {
+					return steadyPlayer{1e6, 0.1}, nil
+				}
+				return steadyPlayer{1e6 * faster * math.Exp(0.05*rand.NormFloat64()), 0.1}, nil
+			},
+		})
+	}
+	return points
+}
+
+// TestInterruptInTheSharedTime checks that an interrupt while points are measured again keeps all of them.
+func TestInterruptInTheSharedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
+		s.stolen = nil
+		s.timing.setDefaults()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("an interrupt")
+		defer time.AfterFunc(45*time.Second, func() { cancel(cause) }).Stop()
+		err := s.measure(ctx, steadyPoints(3, 1.04))
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "stopped after 2 of 2 cells") || len(s.run.Cells) != 2 {
+			t.Errorf("%v, %d cells", err, len(s.run.Cells))
+		}
+	})
+}
+
 // TestSurePointsLeaveTheirTime checks that a comparison which is decided beyond doubt ends early, and that
 // the others share what it leaves.
 func TestSurePointsLeaveTheirTime(t *testing.T) {
@@ -158,18 +190,7 @@ func TestSurePointsLeaveTheirTime(t *testing.T) {
 		s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
 		s.stolen = nil
 		s.timing.setDefaults()
-		var points []point
-		for _, faster := range []float64{3, 1.04, 3, 1.04} {
-			points = append(points, point{
-				workload: nameRandRead, params: report.Params{"block": len(points)}, engines: []string{"os", "ringside"},
-				open: func(_ context.Context, engine string, _ int) (measure.Player, error) {
-					if engine == "os" {
-						return steadyPlayer{1e6, 0.1}, nil
-					}
-					return steadyPlayer{1e6 * faster * math.Exp(0.05*rand.NormFloat64()), 0.1}, nil
-				},
-			})
-		}
+		points := steadyPoints(3, 1.04, 3, 1.04)
 		began := time.Now()
 		if err := s.measure(t.Context(), points); err != nil {
 			t.Fatal(err)
