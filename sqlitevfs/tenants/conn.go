@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -37,7 +38,7 @@ func (c *Conn) Stmt(sql string) (*sqlite3.Stmt, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case s == nil || tail != "" && !blank(tail):
+	case s == nil || strings.Trim(tail, " \n\t\r;") != "":
 		return nil, errors.Join(errors.New("tenants: Stmt takes one statement"), s.Close())
 	}
 	if c.cached[sql] == nil && len(c.cached) < mostStmts {
@@ -48,15 +49,6 @@ func (c *Conn) Stmt(sql string) (*sqlite3.Stmt, error) {
 
 // mostStmts is how many statements of a connection are kept. A statement is some kilobytes.
 const mostStmts = 64
-
-func blank(s string) bool {
-	for i := range len(s) {
-		if s[i] != ' ' && s[i] != '\n' && s[i] != '\t' && s[i] != '\r' && s[i] != ';' {
-			return false
-		}
-	}
-	return true
-}
 
 // open opens the database of a tenant.
 func (p *Pool) open(ctx context.Context, tenant, path string, create bool) (*Conn, error) {

@@ -3,6 +3,7 @@
 package tenants
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,13 +91,13 @@ const smallest = 1 << 20
 
 // complete sets defaults and checks the options.
 func (o *Options) complete() error {
-	set(&o.VFS, "ringside-log")
-	set(&o.MaxOpen, 1024)
-	set(&o.Memory, 1<<30)
-	set(&o.TenantMemory, 8<<20)
-	set(&o.Idle, time.Minute)
-	set(&o.Busy, 10*time.Second)
-	set(&o.Descriptors, limitOfDescriptors()/2)
+	o.VFS = cmp.Or(o.VFS, "ringside-log")
+	o.MaxOpen = cmp.Or(o.MaxOpen, 1024)
+	o.Memory = cmp.Or(o.Memory, 1<<30)
+	o.TenantMemory = cmp.Or(o.TenantMemory, 8<<20)
+	o.Idle = cmp.Or(o.Idle, time.Minute)
+	o.Busy = cmp.Or(o.Busy, 10*time.Second)
+	o.Descriptors = cmp.Or(o.Descriptors, limitOfDescriptors()/2)
 	if o.File == nil {
 		o.File = file
 	}
@@ -117,11 +118,4 @@ func (o *Options) complete() error {
 	}
 	o.MaxOpen = min(o.MaxOpen, o.Descriptors/descriptors)
 	return nil
-}
-
-func set[T comparable](option *T, value T) {
-	var zero T
-	if *option == zero {
-		*option = value
-	}
 }
