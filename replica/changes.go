@@ -111,8 +111,11 @@ func (c *changes) between(db, from, to uint64) []uint32 {
 		for _, pgno := range n.pgnos {
 			set[pgno] = struct{}{}
 		}
-		if at < to {
+		switch {
+		case at < to:
 			continue
+		case at > to:
+			return nil
 		}
 		for pgno := least + 1; pgno <= n.pages; pgno++ { // a page that is cut off and added again need not be written
 			set[pgno] = struct{}{}
@@ -124,9 +127,6 @@ func (c *changes) between(db, from, to uint64) []uint32 {
 			}
 		}
 		slices.Sort(pgnos)
-		if at > to {
-			return nil
-		}
 		return pgnos
 	}
 	return nil

@@ -309,7 +309,7 @@ type Interval struct {
 	// Starts are the ratios of the starts, in their order.
 	Starts []float64 `json:"-"`
 
-	chance float64 // of such a ratio if the true one lies within nullWidth of 1
+	chance float64 // of such a ratio if the true one lies within [Cell.null] of 1
 }
 
 // known reports whether there is a ratio, and bounded whether it has an interval.
@@ -347,8 +347,8 @@ func noiseOf(cells []Cell) noise {
 
 func (c Cell) noiseKey(metric string) [3]string { return [3]string{c.Suite, c.Workload, metric} }
 
-// nullWidth is the greatest difference that a comparison of an engine with itself may show.
-func (c Cell) nullWidth() float64 {
+// null is the greatest difference that a comparison of an engine with itself may show.
+func (c Cell) null() float64 {
 	if c.Suite == "sqlite" && c.Params["databases"] != nil {
 		return nullCommits
 	}
@@ -361,7 +361,7 @@ func (c Cell) interval(s, against Series, metric string) (Interval, bool) {
 	if !ok {
 		return Interval{}, false
 	}
-	return e.interval(c.noise[c.noiseKey(metric)], c.nullWidth()), true
+	return e.interval(c.noise[c.noiseKey(metric)], c.null()), true
 }
 
 // Sure reports whether the rates of all engines are decided so clearly that more samples decide nothing.
