@@ -53,7 +53,7 @@ func Copy(ctx context.Context, dst, src Endpoint, o CopyOptions) (int64, error) 
 		return 0, err
 	}
 	defer c.close()
-	if !c.dst.seekable() || !c.src.seekable() || c.dst.appends {
+	if !c.dst.seekable() || !c.src.seekable() || c.dst.mayAppend() {
 		return c.stream()
 	}
 	return c.copyFromPositions(math.MaxInt64)
@@ -326,8 +326,11 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 // by the kernel: one of two regular files has O_DIRECT.
 func (f *File) overlaps(src *File) bool {
 	return !f.none() && !src.none() && (f.direct || src.direct) &&
-		f.accelerated() && src.accelerated() && !f.now().appends
+		f.accelerated() && src.accelerated() && !f.now().mayAppend()
 }
+
+// mayAppend reports whether only writes in their order are sure to be right.
+func (f *File) mayAppend() bool { return f.appends || f.unsure }
 
 // now returns the file with the flags that it has now: fcntl(2) may have changed them
 // since it was opened. The result is f's while f is reachable: the System knows f alone.
@@ -336,8 +339,8 @@ func (f *File) now() *File {
 	now := File{state: f.state, direct: f.direct, appends: f.appends}
 	if flags, err := sys.OpenFlags(f.fd); err == nil {
 		now.setFlags(flags)
-	} else if sys.OAppend != 0 {
-		now.appends = true // it may: then only writes in their order are right
+	} else {
+		now.unsure = sys.OAppend != 0
 	}
 	return &now
 }

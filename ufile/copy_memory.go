@@ -233,7 +233,7 @@ func (c *copying) writeAround(p []byte, off int64) (int, error) {
 
 // stream copies from or to something without offsets, until the source ends.
 func (c *copying) stream() (int64, error) {
-	if c.dst.seekable() != c.src.seekable() && !c.dst.appends {
+	if c.dst.seekable() != c.src.seekable() && !c.dst.mayAppend() {
 		if handled, err := c.splice(); handled {
 			return c.copied, err
 		}

@@ -21,6 +21,7 @@ type File struct {
 
 	direct  bool // O_DIRECT
 	appends bool // O_APPEND
+	unsure  bool // O_APPEND may have been set since: the flags could not be read
 	lazy    bool // opened without an os.File; see lazy.go
 	dropped runtime.Cleanup
 }
