@@ -131,7 +131,7 @@ func (l *groupCommit) Append(record []byte) error {
 var zeros [1 << 20]byte
 
 func (l *groupCommit) write(p []byte) error {
-	if l.off+int64(len(p)) > l.ahead {
+	for l.off+int64(len(p)) > l.ahead { // a group may be longer than the zeros
 		if _, err := l.file.WriteAt(zeros[:], l.ahead); err != nil {
 			return err
 		}

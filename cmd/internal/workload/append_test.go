@@ -114,8 +114,8 @@ func TestAppendErrors(t *testing.T) {
 // TestAppendEngines appends to real logs and reads them.
 func TestAppendEngines(t *testing.T) {
 	for _, name := range []string{engine.NameOS, engine.NameOSMutex, engine.NameRingside} {
-		for _, record := range []int{128, 1001} {
-			j := appendJob(t, 4)
+		for _, c := range []struct{ record, goroutines int }{{128, 4}, {1001, 4}, {300 << 10, 16}} { // a group of MiB
+			record, j := c.record, appendJob(t, c.goroutines)
 			j.Engine, of[Append](j).Record, j.Measure = name, record, 30*time.Millisecond
 			s, err := j.Run(t.Context())
 			if err != nil || s.Ops == 0 || s.Backend == "" {
