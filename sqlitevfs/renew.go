@@ -87,12 +87,18 @@ func (f *file) renewHeader() {
 // renew writes the committed frames again. It returns what committed does. Ext4 loses what is written again to blocks that
 // were allocated for a write which failed, so frames in such blocks get others, unless another connection may be writing.
 func (f *file) renew() (end int64, ours bool) {
+	alone := f.frames.ended || f.exclusive()
+	if !alone {
+		unlock, ok := lockWriter(indexName(f.name))
+		defer unlock()
+		alone = ok
+	}
 	end, ours, err := f.committed()
 	fresh := int64(math.MaxInt64)
 	if err == nil {
 		fresh = f.unwritten(end)
 	}
-	same := fresh < math.MaxInt64 && !ours && end >= 0
+	same := fresh < math.MaxInt64 && !alone
 	if same {
 		fresh = math.MaxInt64
 	}
@@ -168,7 +174,7 @@ func (f *file) exclusive() bool {
 // https://www.sqlite.org/walformat.html#the_wal_index_header
 func indexed(wal string) (frames uint32, salt [8]byte, err error) {
 	const size = 48
-	shm, err := os.Open(strings.TrimSuffix(wal, suffixWAL) + "-shm")
+	shm, err := os.Open(indexName(wal))
 	if err != nil {
 		return 0, salt, err
 	}
@@ -182,6 +188,9 @@ func indexed(wal string) (frames uint32, salt [8]byte, err error) {
 	}
 	return binary.NativeEndian.Uint32(p[16:]), [8]byte(p[32:]), nil
 }
+
+// indexName returns the name of the file with the index of a WAL.
+func indexName(wal string) string { return strings.TrimSuffix(wal, suffixWAL) + "-shm" }
 
 // unwritten returns the offset of the first block before end, or in the whole WAL if end is -1, that has frames in the
 // page cache and zeros on the disk. It is math.MaxInt64 if there is none, or if that cannot be seen.

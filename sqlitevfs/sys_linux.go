@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,34 @@ func unwrittenBlock(fd int, cached io.ReaderAt, end int64) (int64, error) {
 		}
 	}
 	return end, nil
+}
+
+// Bytes of the index of a WAL that connections lock, https://www.sqlite.org/walformat.html#wal_locks
+const (
+	writerByte = 120
+	openByte   = 128 // each connection has a shared lock
+)
+
+// lockWriter takes the lock of the WAL's writer, for which it waits a tenth of a second. ok is false if another
+// connection has it, or if the connections of the WAL do not lock its index. The caller calls unlock in each case.
+func lockWriter(index string) (unlock func(), ok bool) {
+	f, err := os.OpenFile(index, os.O_RDWR, 0)
+	if err != nil {
+		return func() {}, false
+	}
+	unlock = func() { _ = f.Close() }
+	open := unix.Flock_t{Type: unix.F_WRLCK, Start: openByte, Len: 1}
+	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &open) != nil || open.Type == unix.F_UNLCK {
+		return unlock, false
+	}
+	for range 20 {
+		writer := unix.Flock_t{Type: unix.F_WRLCK, Start: writerByte, Len: 1}
+		if unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &writer) == nil {
+			return unlock, true
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return unlock, false
 }
 
 // dropCache drops the pages of a file that are not dirty from the page cache.

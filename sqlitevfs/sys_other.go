@@ -20,6 +20,8 @@ func willNeed(int, int64, int64) {}
 
 func unwrittenBlock(int, io.ReaderAt, int64) (int64, error) { return 0, errors.ErrUnsupported }
 
+func lockWriter(string) (unlock func(), ok bool) { return func() {}, false }
+
 func dropCache(int) {}
 
 func freeMemory() int { return 0 }

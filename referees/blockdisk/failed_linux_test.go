@@ -43,6 +43,7 @@ var failedWorks = []struct {
 	{"wal-checkpoint", work{Kind: "sqlite", VFS: "ringside", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
 	{"group-wal-checkpoint", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
 	{"group-wal-normal-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"NORMAL", "FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
+	{"wal-passive-killed", work{Kind: "sqlite", VFS: "ringside", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true, Passive: true}},
 	{"appendlog", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30"}},
 	{"appendlog-killed", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30", Dies: true}},
 	{"pebble", work{Kind: "pebble", Names: names(4), Commits: 60, Fail: "db2 30"}},

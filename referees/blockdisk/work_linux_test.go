@@ -47,10 +47,12 @@ type work struct {
 
 	// Fail is a name and the number of its commit, which contains marker: a write of it fails. The
 	// program then opens the database again and makes Commits more; with Dies another process does.
-	// With Checkpoint the write to the WAL succeeds, and that of the database's page fails.
+	// With Checkpoint the write to the WAL succeeds, and that of the database's page fails. With Passive the commits
+	// until then are at NORMAL, and checkpoints sync the WAL.
 	Fail       string
 	Dies       bool
 	Checkpoint bool
+	Passive    bool
 
 	// Sync is how files are synced. "" is Sync of ufile.File; the others are "syncfs",
 	// "syncfs+fdatasync", entrySync and "none".
@@ -186,6 +188,10 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	passive := w.Passive && w.Fail != ""
+	if passive {
+		level = "NORMAL"
+	}
 	schemas := []string{"main", "other"}[:len(names)]
 	if len(names) == 2 {
 		if err := c.Exec("ATTACH 'file:" + w.path(names[1]) + "?vfs=" + vfsName + w.Params + "' AS other"); err != nil {
@@ -231,6 +237,11 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 		if level == "FULL" {
 			for _, name := range names {
 				acked(name, n)
+			}
+		}
+		if passive {
+			if err := c.Exec("PRAGMA wal_checkpoint"); err != nil {
+				return err
 			}
 		}
 	}
