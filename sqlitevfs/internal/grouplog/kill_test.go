@@ -10,13 +10,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // killDirEnv makes the test binary the process that is killed.
 const killDirEnv = "RINGSIDE_TEST_GROUPLOG_DIR"
 
-const killWALs = 4
+// Each commit may be alone in its batch, which takes a block. So all fit into one segment, and no WAL is synced.
+const (
+	killWALs    = 4
+	killSegment = 4 << 20
+	killCommits = killSegment / block / 2
+)
 
 // TestKilled kills processes that commit, discards the unsynced parts of their WALs, and
 // finds every commit that they reported as durable.
@@ -95,15 +102,16 @@ func checkKilled(t *testing.T, dir string, acked [killWALs]int) {
 }
 
 // commitUntilKilled commits from several goroutines, one page at a time, and prints the durable
-// commits, each line with one write. The log is so large that it never syncs a WAL.
+// commits, each line with one write. It makes at most killCommits.
 func commitUntilKilled(t *testing.T, dir string) {
-	l, _ := mustOpen(t, dir, Options{})
+	l, _ := mustOpen(t, dir, Options{FirstSegments: killSegment})
 	var wg sync.WaitGroup
+	var commits atomic.Int64
 	for i := range killWALs {
 		w := newTestWAL(t, dir, fmt.Sprintf("db%d", i))
 		w.attach(l)
 		wg.Go(func() {
-			for n := 1; ; n++ {
+			for n := 1; commits.Add(1) <= killCommits; n++ {
 				if err := w.commit(1); err != nil {
 					t.Error(err)
 					return
@@ -115,4 +123,5 @@ func commitUntilKilled(t *testing.T, dir string) {
 		})
 	}
 	wg.Wait()
+	time.Sleep(time.Hour) // until it is killed
 }
