@@ -53,6 +53,7 @@ func (c *copied) follow(t *testing.T, n *Node, name string) (whole bool, err err
 
 // TestFeed follows a database that is written, becomes smaller, and is deleted, while the leadership moves and all nodes are
 // started again. A new leader knows which pages changed, so no state is taken whole but the first one.
+// Promise: replica/backup-continues
 func TestFeed(t *testing.T) {
 	c := newCluster(t, 3, Options{})
 	ctx, cancel := contextFor(t)
@@ -123,6 +124,7 @@ func TestFeed(t *testing.T) {
 }
 
 // TestChangesBetween compares the pages between two states with a model, in which transactions are forgotten and states are skipped.
+// Promise: replica/backup-continues
 func TestChangesBetween(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 2))
 	var c changes
@@ -148,11 +150,11 @@ func TestChangesBetween(t *testing.T) {
 	for range 2000 {
 		i := len(list) - 1 - r.IntN(len(list)/2)
 		j := min(len(list)-1, i+r.IntN(5))
-		want, least := make(map[uint32]bool), list[i].pages
+		want, least, cut := make(map[uint32]bool), list[i].pages, list[j].pages
 		whole := i+1 < len(list)-mostChanges && i < j
 		for k := i + 1; k <= j; k++ {
 			whole = whole || list[k].from != list[k-1].at
-			least = min(least, list[k].pages)
+			least, cut = min(least, list[k].pages), min(cut, list[k].pages)
 			for _, pgno := range list[k].pgnos {
 				want[pgno] = true
 			}
@@ -165,6 +167,9 @@ func TestChangesBetween(t *testing.T) {
 			continue
 		}
 		known++
+		for pgno := cut + 1; pgno <= list[j].pages; pgno++ { // cut off, and added again
+			want[pgno] = true
+		}
 		for pgno := range want {
 			if _, ok := slices.BinarySearch(got, pgno); !ok && pgno <= list[j].pages {
 				t.Fatalf("from %d to %d: %v lacks %d", i, j, got, pgno)

@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/ringside-io/ringside/appendlog"
 )
@@ -105,6 +108,87 @@ func TestUnfitLeader(t *testing.T) {
 			c.judge()
 		})
 	}
+}
+
+// withheld is a network that does not bring a node entries.
+type withheld struct {
+	network
+	from atomic.Pointer[string] // the ID of that node
+}
+
+func (n *withheld) concerns(id raft.ServerID) bool {
+	from := n.from.Load()
+	return from != nil && string(id) == *from
+}
+
+func (n *withheld) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if len(args.Entries) > 0 && n.concerns(id) {
+		return errors.New("withheld")
+	}
+	return n.network.AppendEntries(id, target, args, resp)
+}
+
+// AppendEntriesPipeline makes raft use AppendEntries.
+func (n *withheld) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// TestUnfitInARow: the leader resigns, so does the one after it at once, and the third node cannot be elected, because it
+// lacks an entry that the others have. Writes go on when one of the two works again, which its probe finds out: both are
+// not kept from leading for Options.Election times unfitElections.
+//
+// Promise: replica/unfit-leader
+func TestUnfitInARow(t *testing.T) {
+	var mu sync.Mutex
+	var networks []*withheld
+	c := newCluster(t, 3, Options{Election: 600 * time.Millisecond, around: func(n network) network {
+		mu.Lock()
+		defer mu.Unlock()
+		networks = append(networks, &withheld{network: n})
+		return networks[len(networks)-1]
+	}})
+	withhold := func(id *string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range networks {
+			n.from.Store(id)
+		}
+	}
+	first, others := c.leader(), c.followers()
+	second, third := others[0], others[1]
+	execAll(t, open(t, first, "db"), "CREATE TABLE t(x)")
+	c.judge()
+	name := third.ID()
+	withhold(&name)
+	execAll(t, open(t, first, "db"), "INSERT INTO t VALUES(1)")
+	first.fitness.fileFailed(syscall.EIO)
+	until(t, "the second leads", func() bool { return second.role.leader() != nil })
+	begin := time.Now()
+	second.fitness.fileFailed(syscall.EROFS)
+	until(t, "the second has resigned", func() bool { return second.raft.State() != raft.Leader })
+	resigned := time.Since(begin)
+	withhold(nil)
+	ctx, cancel := contextFor(t)
+	defer cancel()
+	for {
+		attempt, end := context.WithTimeout(ctx, 500*time.Millisecond)
+		err := third.Do(attempt, "db", func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(attempt, "INSERT INTO t VALUES(2)")
+			return err
+		})
+		end()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("resigned after %v, a write after %v", resigned, time.Since(begin))
+	if n := c.leader(); n.fitness.why() != nil {
+		t.Errorf("%s leads because time has passed: %v", n.ID(), n.fitness.why())
+	}
+	c.judge()
 }
 
 // TestSuspectedInVain: a failure that does not concern the directories changes nothing.

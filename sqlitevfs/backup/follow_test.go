@@ -204,6 +204,7 @@ func (a *agreed) lead(all []*member, id int) (deposed func()) {
 // TestFollow has three processes that agree on databases, of which each leads for a time, also when it is not the leader any more, and
 // a target that fails. Every object must lead to a state that was, none is missing, and at last the target has all databases as they
 // are.
+// Promise: sqlitevfs/backup-follow
 func TestFollow(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { t.Parallel(); followed(t, seed) })
@@ -341,6 +342,7 @@ func (a *agreed) judgeStream(t *testing.T, to Target, name string) {
 }
 
 // TestOtherCluster has a target with the databases of another cluster, and a term that is no longer the newest.
+// Promise: sqlitevfs/backup-follow
 func TestOtherCluster(t *testing.T) {
 	a := &agreed{dbs: make(map[string]*agreedDatabase), states: make(map[string]map[ltx.TXID][]byte), turn: make(chan struct{}), term: 1}
 	m := &member{agreed: a, names: make(map[string]bool)}

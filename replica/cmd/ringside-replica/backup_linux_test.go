@@ -134,6 +134,7 @@ func (m *machines) insert(database string, stop <-chan struct{}) (acknowledged [
 // TestBackupUnderFaults has three nodes whose leader is killed, stopped for longer than an election, and replaced while clients commit. Databases are
 // created, and deleted. Afterwards the backup has all acknowledged commits, no object of it contradicts another, and its states
 // are those of the files of the last leader, page for page. A new cluster gets them.
+// Promise: replica/backup-continues
 func TestBackupUnderFaults(t *testing.T) {
 	t.Parallel()
 	for seed, end := uint64(1), time.Now().Add(*long); ; seed++ {
