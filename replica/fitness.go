@@ -113,11 +113,6 @@ func (f *fitness) suspect() {
 
 // probe tries the directories, until they work if they do not.
 func (f *fitness) probe() {
-	defer func() {
-		f.mu.Lock()
-		f.probing = false
-		f.mu.Unlock()
-	}()
 	failures := 0
 	for wait := probeAgain; ; {
 		err := f.bounded(f.try)
@@ -194,19 +189,20 @@ func (f *fitness) present() error {
 	return err
 }
 
-// recover is called when the directories work. It reports whether the node is fit: for two elections it is not,
-// so that another node is elected.
+// recover is called when the directories work. It reports whether the node is fit, which ends the probe: the next
+// reason begins another one. For two elections the node is not fit, so that another one is elected.
 func (f *fitness) recover() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.reason == nil {
-		return true
-	}
-	if time.Since(f.since) < 2*f.n.opts.Election {
+	switch {
+	case f.reason == nil:
+	case time.Since(f.since) < 2*f.n.opts.Election:
 		return false
+	default:
+		f.reason = nil
+		f.n.log.Info("replica: this node can lead again")
 	}
-	f.reason = nil
-	f.n.log.Info("replica: this node can lead again")
+	f.probing = false
 	return true
 }
 

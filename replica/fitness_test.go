@@ -213,3 +213,20 @@ func TestSuspectedInVain(t *testing.T) {
 	}
 	execAll(t, open(t, n, "db"), "INSERT INTO t VALUES(1)")
 }
+
+// TestProbeForEachReason: a node that becomes unfit after a probe has tried its directories, and before that probe has
+// ended, is tried again.
+//
+// Promise: replica/unfit-leader
+func TestProbeForEachReason(t *testing.T) {
+	f := &newCluster(t, 1, Options{Election: 200 * time.Millisecond}).leader().fitness
+	f.mu.Lock()
+	f.probing = true // as in a probe
+	f.mu.Unlock()
+	if !f.recover() {
+		t.Fatal("the probe does not end")
+	}
+	f.resign(syscall.EIO)
+	f.suspect()
+	until(t, "it is fit again", func() bool { return f.why() == nil })
+}
