@@ -329,9 +329,6 @@ func (f *File) overlaps(src *File) bool {
 		f.accelerated() && src.accelerated() && !f.now().mayAppend()
 }
 
-// mayAppend reports whether only writes in their order are sure to be right.
-func (f *File) mayAppend() bool { return f.appends || f.unsure }
-
 // now returns the file with the flags that it has now: fcntl(2) may have changed them
 // since it was opened. The result is f's while f is reachable: the System knows f alone.
 func (f *File) now() *File {

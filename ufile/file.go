@@ -153,6 +153,9 @@ func (f *File) setFlags(flags int) {
 	f.appends = flags&sys.OAppend != 0
 }
 
+// mayAppend reports whether only writes in their order are sure to be right.
+func (f *File) mayAppend() bool { return f.appends || f.unsure }
+
 // seekable reports whether the file is a regular file or a block device. The first
 // call makes a system call.
 func (f *File) seekable() bool {
