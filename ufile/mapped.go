@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -40,12 +41,13 @@ type Mapped struct {
 	closing sync.Mutex
 	timer   *time.Timer // advances the epoch while the map is in use
 	armed   atomic.Bool // the timer runs
-	used    atomic.Bool // a chunk was renewed in this epoch
+	used    atomic.Bool // a chunk was used for the first time in this epoch
 }
 
 // chunk is what is known about 64 pages: a bit is set if its page was resident in the epoch.
 type chunk struct {
 	epoch atomic.Uint32
+	used  atomic.Uint32 // the epoch in which it was last used without asking the kernel
 	bits  atomic.Uint64
 }
 
@@ -239,7 +241,10 @@ func (m *Mapped) load(first, last int) error {
 	defer m.f.lock.Release()
 	for page := first; page <= last; {
 		i := page >> chunkBits
-		missing := ^m.current(i) & mask(i, page, last)
+		missing := mask(i, page, last)
+		if first != last || !m.unasked(i) {
+			missing &^= m.current(i)
+		}
 		if missing == 0 {
 			page = (i + 1) << chunkBits
 			continue
@@ -261,31 +266,49 @@ func (m *Mapped) load(first, last int) error {
 	return nil
 }
 
+// unasked reports whether a single page is to be read without asking the kernel which pages of its
+// chunk are resident. That is so for the first page in an epoch of a chunk of which few pages were
+// resident: the question, about 64 pages, takes longer than a needless read.
+func (m *Mapped) unasked(i int) bool {
+	c, now := &m.chunks[i], m.epoch.Load()
+	few := m.knows && bits.OnesCount64(c.bits.Load()) < chunkPages/2
+	if !few || c.epoch.Load() == now || c.used.Swap(now) == now {
+		return false
+	}
+	m.keepTime()
+	return true
+}
+
 // current returns which pages of a chunk are resident. In a new epoch it asks the kernel.
 func (m *Mapped) current(i int) uint64 {
 	c, now := &m.chunks[i], m.epoch.Load()
 	if c.epoch.Load() == now {
 		return c.bits.Load()
 	}
-	var bits uint64
+	var resident uint64
 	if m.knows {
 		var pages [chunkPages]byte
 		begin := i << chunkBits << m.shift
 		part := m.data[begin:min(begin+chunkPages<<m.shift, len(m.data)-1<<m.shift)]
 		if sys.Resident(part, pages[:]) == nil {
 			for j, p := range pages {
-				bits |= uint64(p&1) << j
+				resident |= uint64(p&1) << j
 			}
 		}
 	}
-	c.bits.Store(bits)
+	c.bits.Store(resident)
 	c.epoch.Store(now)
+	m.keepTime()
+	return resident
+}
+
+// keepTime notes that the map is in use: epochs follow each other.
+func (m *Mapped) keepTime() {
 	m.used.Store(true)
 	if m.armed.CompareAndSwap(false, true) {
 		m.findSize()
 		m.restart()
 	}
-	return bits
 }
 
 // read reads pages from first to before end into the page cache. It returns how many it has read.
@@ -389,7 +412,7 @@ func (m *Mapped) findSize() int64 {
 	return m.valid.Load()
 }
 
-// tick begins an epoch. If no chunk was renewed in the last one, the map is not in use.
+// tick begins an epoch. If no chunk was used in the last one, the map is not in use.
 func (m *Mapped) tick() {
 	m.epoch.Add(1)
 	m.findSize()

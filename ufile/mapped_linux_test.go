@@ -102,9 +102,34 @@ func TestEvictedPagesAreRead(t *testing.T) {
 			t.Error("an evicted page was not read in the next epoch")
 		}
 		m.tick()
-		if page(100) && knows {
-			t.Error("a resident page was read in the next epoch")
+		page(100) // without the question whether it is resident: few pages of its chunk were
+		if page(100) {
+			t.Error("a resident page was read twice in an epoch")
 		}
+		if _, err := m.Slice(chunkPages<<m.shift, chunkPages<<m.shift); err != nil { // the chunk
+			t.Fatal(err)
+		}
+		m.tick()
+		if page(100) && knows {
+			t.Error("a resident page of a resident chunk was read in the next epoch")
+		}
+	}
+}
+
+// TestFirstPageOfChunk: the first page of a chunk in an epoch is read without asking what is
+// resident, the second is not.
+func TestFirstPageOfChunk(t *testing.T) {
+	m := mapOf(t, 200)
+	for i, asked := range []bool{false, true, true} {
+		if _, err := m.Slice(int64(10+i)<<m.shift, 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.chunks[0].epoch.Load() == m.epoch.Load(); got != asked {
+			t.Errorf("after %d pages the kernel was asked: %v, want %v", i+1, got, asked)
+		}
+	}
+	if !m.armed.Load() {
+		t.Error("the timer of a map in use does not run")
 	}
 }
 
