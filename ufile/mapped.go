@@ -177,7 +177,12 @@ func (m *Mapped) Prefetch(extents ...Extent) error {
 // other programs may truncate. It has no effect on goroutines that the function starts.
 func (m *Mapped) Guard(fn func() error) (err error) {
 	done, old := false, debug.SetPanicOnFault(true)
-	defer m.recoverFault(old, &done, &err)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if !done {
+			err = m.faultError(recover())
+		}
+	}()
 	err = fn()
 	done = true
 	return err
@@ -369,35 +374,32 @@ func (m *Mapped) readInto(p []byte, off int64, mayTouch bool) (int, error) {
 // that the file no longer has, or that cannot be read.
 func (m *Mapped) touch(first, last int) (err error) {
 	done, old := false, debug.SetPanicOnFault(true)
-	defer m.recoverFault(old, &done, &err)
-	var sum byte
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if !done { // recover takes longer than this question
+			err = m.faultError(recover())
+		}
+	}()
 	for page := first; page <= last; page++ {
-		sum += m.data[page<<m.shift]
+		runtime.KeepAlive(m.data[page<<m.shift])
 	}
-	runtime.KeepAlive(sum)
 	done = true
 	return nil
 }
 
-// recoverFault ends a function whose faults are errors. done is false if it has not returned.
-func (m *Mapped) recoverFault(old bool, done *bool, err *error) {
-	debug.SetPanicOnFault(old)
-	if *done { // recover takes longer than this question
-		return
-	}
-	p := recover()
+// faultError returns the error for the panic of a fault. Other panics continue.
+func (m *Mapped) faultError(p any) error {
 	if p == nil {
-		return // runtime.Goexit
+		return nil // runtime.Goexit
 	}
 	fault, ok := p.(interface{ Addr() uintptr })
 	if !ok || !sys.Contains(m.data, fault.Addr()) {
 		panic(p)
 	}
 	if size := m.findSize(); size < m.size {
-		*err = m.outside(0, m.size)
-		return
+		return m.outside(0, m.size)
 	}
-	*err = m.f.pathError("map", syscall.EIO)
+	return m.f.pathError("map", syscall.EIO)
 }
 
 // findSize asks for the size of the file. What was truncated stays invalid.
