@@ -84,8 +84,7 @@ func (f *file) renewHeader() {
 	}
 }
 
-// renew writes the committed frames again. It returns what committed does. Ext4 loses what is written again to blocks that
-// were allocated for a write which failed, so frames in such blocks get others, unless another connection may be writing.
+// renew writes the committed frames again. It returns what committed does.
 func (f *file) renew() (end int64, ours bool) {
 	alone := f.frames.ended || f.exclusive()
 	if !alone {
@@ -94,24 +93,14 @@ func (f *file) renew() (end int64, ours bool) {
 		alone = ok
 	}
 	end, ours, err := f.committed()
-	fresh := int64(math.MaxInt64)
 	if err == nil {
-		fresh = f.unwritten(end)
-	}
-	same := fresh < math.MaxInt64 && !alone
-	if same {
-		fresh = math.MaxInt64
-	}
-	if err == nil {
-		err = rewriteFrames(f.File, end, fresh)
-	}
-	if err == nil && same {
-		stale.Store(f.name, errSameBlocks)
-		return end, ours
+		err = f.rewrite(end, alone)
 	}
 	if err != nil {
 		stale.Store(f.name, err)
-		f.db.opts.logger().Error("sqlitevfs: the WAL could not be written again after a failed sync", "wal", f.name, "error", err)
+		if err != errSameBlocks {
+			f.db.opts.logger().Error("sqlitevfs: the WAL could not be written again after a failed sync", "wal", f.name, "error", err)
+		}
 		return end, ours
 	}
 	stale.Delete(f.name)
@@ -119,6 +108,20 @@ func (f *file) renew() (end int64, ours bool) {
 		wal.Renewed()
 	}
 	return end, ours
+}
+
+// rewrite writes the frames up to end again. Ext4 loses what is written again to blocks that were allocated for a write
+// which failed: frames in such blocks get others. Where another connection may be writing, they keep theirs, and the
+// error is errSameBlocks.
+func (f *file) rewrite(end int64, alone bool) error {
+	lost := f.unwritten(end)
+	if alone || lost == noBlock {
+		return rewriteFrames(f.File, end, lost)
+	}
+	if err := rewriteFrames(f.File, end, noBlock); err != nil {
+		return err
+	}
+	return errSameBlocks
 }
 
 // stillStale writes a WAL again that an earlier renew could not write, before its next sync.
@@ -192,8 +195,11 @@ func indexed(wal string) (frames uint32, salt [8]byte, err error) {
 // indexName returns the name of the file with the index of a WAL.
 func indexName(wal string) string { return strings.TrimSuffix(wal, suffixWAL) + "-shm" }
 
+// noBlock is behind all blocks.
+const noBlock = math.MaxInt64
+
 // unwritten returns the offset of the first block before end, or in the whole WAL if end is -1, that has frames in the
-// page cache and zeros on the disk. It is math.MaxInt64 if there is none, or if that cannot be seen.
+// page cache and zeros on the disk. It is noBlock if there is none, or if that cannot be seen.
 func (f *file) unwritten(end int64) int64 {
 	if end < 0 {
 		end, _ = f.File.Size()
@@ -203,7 +209,7 @@ func (f *file) unwritten(end int64) int64 {
 			return off
 		}
 	}
-	return math.MaxInt64
+	return noBlock
 }
 
 // rewriteFrames writes a WAL again up to an offset, or all of it if end is -1. What lies behind fresh gets other blocks.
