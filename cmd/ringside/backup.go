@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,9 +78,14 @@ func backupCmd(least, most int, cmd *cobra.Command, do func(r *backupRun, args [
 		if parallel < 1 {
 			return usagef("--parallel %d: must be at least 1", parallel)
 		}
-		t, err := parseTarget(shortPath(cmd), args[0])
+		t, err := s3.ParseTarget(args[0])
 		if err != nil {
-			return err
+			return usagef("%s: %v", shortPath(cmd), err)
+		}
+		if dir, ok := t.(backup.Dir); ok {
+			if err := wantDirectory(shortPath(cmd), string(dir)); err != nil {
+				return err
+			}
 		}
 		r := &backupRun{cmd, cmd.OutOrStdout(), args[0], t, asJSON, parallel}
 		return do(r, args[1:])
@@ -92,24 +96,6 @@ func backupCmd(least, most int, cmd *cobra.Command, do func(r *backupRun, args [
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().IntVar(&parallel, "parallel", 8, "how many databases are read at a time")
 	return cmd
-}
-
-// parseTarget returns the target that an argument names.
-func parseTarget(command, name string) (backup.Target, error) {
-	if scheme, _, ok := strings.Cut(name, "://"); ok {
-		if scheme != "s3" {
-			return nil, usagef("%s %q: must be a directory or s3://BUCKET/PREFIX", command, name)
-		}
-		t, err := s3.Parse(name)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		return t, nil
-	}
-	if name == "" {
-		return nil, usagef("%s \"\": must be a directory or s3://BUCKET/PREFIX", command)
-	}
-	return backup.Dir(name), wantDirectory(command, name)
 }
 
 // completeTarget completes directories for the target and for the arguments that must follow it, and
@@ -270,8 +256,8 @@ func newBackupStatusCmd() *cobra.Command {
 			all[i] = backupStatus{Report: dbs[i], Age: time.Since(dbs[i].Last).Round(time.Second).Seconds()}
 			return all[i].compare(ctx, r.target, dir)
 		})
-		if err == nil {
-			all, err = withLost(all, dir)
+		if err == nil && dir != "" {
+			all, err = withMissing(all, dbs, dir)
 		}
 		if err != nil {
 			return err
@@ -314,25 +300,12 @@ func (s *backupStatus) compare(ctx context.Context, t backup.Target, dir string)
 	return err
 }
 
-// withLost adds the databases of a directory that the target does not have.
-func withLost(all []backupStatus, dir string) ([]backupStatus, error) {
-	if dir == "" {
-		return all, nil
+// withMissing adds the databases of a directory that the target does not have.
+func withMissing(all []backupStatus, stored []backup.Report, dir string) ([]backupStatus, error) {
+	missing, err := backup.Missing(dir, stored)
+	for _, name := range missing {
+		all = append(all, backupStatus{Report: backup.Report{Name: name}, State: stateMissing})
 	}
-	known := make(map[string]bool)
-	for _, s := range all {
-		known[s.Name] = true
-	}
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() || !isSQLite(path) {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if name := filepath.ToSlash(rel); err == nil && !known[name] {
-			all = append(all, backupStatus{Report: backup.Report{Name: name}, State: stateMissing})
-		}
-		return err
-	})
 	slices.SortFunc(all, func(a, b backupStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
 }
@@ -518,17 +491,4 @@ func (r *backupRun) printRestored(done []restoredDatabase, failed int) error {
 		return exitStatus(exitFailure)
 	}
 	return nil
-}
-
-// isSQLite reports whether a file begins as a database does.
-func isSQLite(path string) bool {
-	const magic = "SQLite format 3\x00"
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var head [len(magic)]byte
-	_, err = io.ReadFull(f, head[:])
-	return err == nil && string(head[:]) == magic
 }

@@ -165,7 +165,7 @@ func TestBackupRefuses(t *testing.T) {
 		{"ls " + target + " a.db b.db", exitUsage, "got 3 arguments"},
 		{"restore " + target, exitUsage, "backup restore takes TARGET DIR [DATABASE]..., got 1"},
 		{"ls /does/not/exist", exitFailure, "no such directory: name one that exists"},
-		{"ls ftp://x", exitUsage, "must be a directory or s3://BUCKET/PREFIX"},
+		{"ls ftp://x", exitUsage, `backup ls: "ftp://x" is neither a directory nor s3://BUCKET/PREFIX`},
 		{"ls s3://", exitUsage, "is not s3://BUCKET/PREFIX"},
 		{"ls s3://xxx?endpoint=nowhere", exitUsage, "is not a URL"},
 		{"ls s3://bucket?region=us-east-1&endpoint=" + server.URL, exitFailure, "create the bucket, or name another"},

@@ -150,15 +150,39 @@ func isTemporary(name string) bool {
 	return strings.HasPrefix(name, scratchPrefix) || strings.HasSuffix(name, suffixNew)
 }
 
+// Missing returns the databases below a directory that are not among those of a target. Unlike a [Backup] it
+// does not leave out those that a crash has left with a rollback journal, which are stored once they were opened.
+func Missing(dir string, stored []Report) (names []string, err error) {
+	known := make(map[string]bool)
+	for _, r := range stored {
+		known[r.Name] = true
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || isTemporary(e.Name()) || !beginsAsDatabase(path) {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if name := filepath.ToSlash(rel); err == nil && !known[name] {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
+}
+
 // isDatabase reports whether a file begins as a database does, and has no rollback journal that is to be applied.
 func isDatabase(path string) bool {
+	var journal [len(journalMagic)]byte
+	return beginsAsDatabase(path) && (begins(path+"-journal", journal[:]) < len(journal) || string(journal[:]) != journalMagic)
+}
+
+func beginsAsDatabase(path string) bool {
 	var head [100]byte
 	if begins(path, head[:]) < len(head) {
 		return false
 	}
 	_, err := pageSizeOf(head[:])
-	var journal [len(journalMagic)]byte
-	return err == nil && (begins(path+"-journal", journal[:]) < len(journal) || string(journal[:]) != journalMagic)
+	return err == nil
 }
 
 const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"

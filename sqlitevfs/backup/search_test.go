@@ -5,6 +5,7 @@ package backup
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -103,5 +104,28 @@ func TestHotJournalIsNotStored(t *testing.T) {
 	synced(t, start(t, dir, to, nil))
 	if len(to.all) > 0 {
 		t.Errorf("it was stored: %d objects", len(to.all))
+	}
+}
+
+// TestMissing: files that begin as a database and are not among those of the target, but none of this package's own.
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	head := make([]byte, 100)
+	copy(head, "SQLite format 3\x00\x10")
+	for name, text := range map[string]string{
+		"kept.db": string(head), "tenants/new.db": string(head), "hot.db": string(head), "hot.db-journal": journalMagic,
+		scratchPrefix + "1": string(head), "cut.db" + suffixNew: string(head), "text": "SQLite", "empty": "",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := Missing(dir, []Report{{Name: "kept.db"}})
+	if want := []string{"hot.db", "tenants/new.db"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("Missing: %q, %v, want %q", names, err, want)
 	}
 }

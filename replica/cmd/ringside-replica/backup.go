@@ -44,22 +44,11 @@ func (f *backupFlags) parse() (backup.Target, error) {
 	if f.target == "" {
 		return nil, nil
 	}
-	t, err := parseTarget(f.target)
+	t, err := s3.ParseTarget(f.target)
 	if err != nil {
 		return nil, fmt.Errorf("run: -backup: %w: %w", err, errUsage)
 	}
 	return t, nil
-}
-
-func parseTarget(name string) (backup.Target, error) {
-	scheme, _, ok := strings.Cut(name, "://")
-	switch {
-	case ok && scheme != "s3":
-		return nil, fmt.Errorf("%q is neither a directory nor s3://BUCKET/PREFIX", name)
-	case ok:
-		return s3.Parse(name)
-	}
-	return backup.Dir(name), nil
 }
 
 // follow begins the backup. A nil target is none.
@@ -158,6 +147,10 @@ func parseBefore(text string, now time.Time) (time.Time, error) {
 // restore creates the databases of a backup: of one that the command backup has made, or of a continuous one.
 func (n *service) restore(ctx context.Context, r request) error {
 	from := r.Args[0]
+	t, err := s3.ParseTarget(from)
+	if err != nil {
+		return err
+	}
 	if !strings.Contains(from, "://") {
 		if _, err := os.Stat(filepath.Join(from, ".ringside-replica")); err != nil {
 			if !r.Before.IsZero() || r.Missing {
@@ -165,10 +158,6 @@ func (n *service) restore(ctx context.Context, r request) error {
 			}
 			return n.Restore(ctx, from)
 		}
-	}
-	t, err := parseTarget(from)
-	if err != nil {
-		return err
 	}
 	all, err := backup.Databases(ctx, t)
 	if err != nil {

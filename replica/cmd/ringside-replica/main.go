@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -314,7 +315,7 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	switch {
 	case *dir == "":
 		return fmt.Errorf("%s: -dir is missing: name the directory of the node: %w", command, errUsage)
-	case f.NArg() < least || f.NArg() > most:
+	case f.NArg() < least || f.NArg() > most || slices.Contains(f.Args(), ""): // "" would be the working directory
 		return fmt.Errorf("%s: got %q, want %s: %w", command, strings.Join(f.Args(), " "), want, errUsage)
 	}
 	r := request{Command: command, Args: f.Args(), Offline: offline, PageSize: page, Stale: stale, Missing: missing}

@@ -466,6 +466,11 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: %d, %s", line, code, errs)
 		}
 	}
+	for _, args := range [][]string{{"restore", "-dir", "/x", ""}, {"backup", "-dir", "/x", ""}, {"import", "-dir", "/x", "name", ""}} {
+		if code, _, errs := command(args...); code != exitUsage || !strings.Contains(errs, ", want ") {
+			t.Errorf("%q: %d, %s", args, code, errs)
+		}
+	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

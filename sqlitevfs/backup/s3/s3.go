@@ -95,6 +95,23 @@ func Parse(s string) (*Target, error) {
 	return New(o)
 }
 
+// ParseTarget returns the target that a command's argument names: what [Parse] takes, or a directory. The error of an
+// empty name, and of another scheme, is fs.ErrInvalid.
+func ParseTarget(name string) (backup.Target, error) {
+	scheme, _, ok := strings.Cut(name, "://")
+	if ok && scheme == "s3" {
+		t, err := Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	if ok || name == "" {
+		return nil, fmt.Errorf("%q is neither a directory nor s3://BUCKET/PREFIX: %w", name, fs.ErrInvalid)
+	}
+	return backup.Dir(name), nil
+}
+
 func (t *Target) key(name string) string { return strings.TrimPrefix(t.o.Prefix+"/"+name, "/") }
 
 // remedies are what to do about answers of a store, by their codes.
