@@ -16,10 +16,11 @@ help: ## this list
 
 # The packages that `make test` tests, the slow ones first: the last one does not then keep one
 # processor waiting. The race detector judges the libraries. The command, the referees and the
-# examples run without it: what they do with the libraries, the libraries' own tests do too.
+# examples run without it: what they do with the libraries, the libraries' own tests do too. So do the adapters
+# whose dependencies take longer to compile than their tests to run: nightly has all with it.
 SLOW  = ./unet/event ./internal/testing/stress ./ufile ./replica ./unet
-RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|examples|referees|replica/cmd|internal/overlay)(/|$$)|/internal/testing/(lint|vm)(/|$$)')
-PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/... ./examples/... ./examples/tenants/... ./internal/overlay
+RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|examples|referees|replica/cmd|internal/overlay)(/|$$)|/internal/testing/(lint|vm)(/|$$)|/ringside/(metrics|ufile/pebblevfs)$$')
+PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/... ./examples/... ./examples/tenants/... ./internal/overlay ./metrics/... ./ufile/pebblevfs
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
@@ -143,7 +144,7 @@ referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=br
 apps: ## the tests of programs built by "ringside build", beside go build; REFEREES=brief for what CI runs
 	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m ./referees/suites -run TestPrograms
 
-scenarios: ## a million operations of seeded scenarios, with the race detector; test has a tenth
+scenarios: ## a million operations of seeded scenarios, with the race detector; test has a twentieth
 	$(GO) test -race -count=1 -timeout 60m ./internal/testing/stress -run 'TestScenarios$$' -long
 
 CHAOS ?= 20m

@@ -181,7 +181,11 @@ func TestKillThenPowerCutAcceptingLoss(t *testing.T) {
 		if i == 0 {
 			continue
 		}
-		for _, segment := range []uint64{1, 2, 3} {
+		segments := []uint64{1, 2, 3}
+		if !ringtest.Long() {
+			segments = segments[i%3:][:1]
+		}
+		for _, segment := range segments {
 			for calls, killed := 0, true; killed; calls++ {
 				s := pairs(t, quiet, 3)
 				if err := d.do(s, segmentName("", segment)); err != nil {

@@ -406,7 +406,7 @@ func failedDisk(t *testing.T, mode SyncMode, closes bool, nth int) (hit string) 
 	if hit == "" {
 		return ""
 	}
-	e := powercut.Explore{Seed: rand.Uint64(), States: 100, From: from, Check: hasAcked(o), Every: ringtest.Rounds(1, 4)}
+	e := powercut.Explore{Seed: rand.Uint64(), States: ringtest.Rounds(100, 50), From: from, Check: hasAcked(o), Every: ringtest.Rounds(1, 4)}
 	if _, err := s.disk.Run(e); err != nil {
 		t.Errorf("a %s failed: %v", hit, err)
 	}

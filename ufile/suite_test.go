@@ -47,8 +47,8 @@ func TestSuite(t *testing.T) {
 // TestSuiteOnATinyRing runs the suite on a ring so small that operations wait for entries.
 // Promise: ufile/os-file-s
 func TestSuiteOnATinyRing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the suite again: not with -short")
+	if !ringtest.Long() {
+		t.Skip("runs the suite again: only with RINGSIDE_LONG=1")
 	}
 	s := newSystem(t, ufile.Options{Mode: ufile.ModeRing, Restrict: true,
 		Reactor: reactor.Options{Loops: 1, Entries: 2, InFlight: 3}})
@@ -58,8 +58,8 @@ func TestSuiteOnATinyRing(t *testing.T) {
 // TestSuiteOnOpenedFiles passes files that package os opened to the default System.
 // Promise: ufile/os-file-s
 func TestSuiteOnOpenedFiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the suite again: not with -short")
+	if !ringtest.Long() {
+		t.Skip("runs the suite again: only with RINGSIDE_LONG=1")
 	}
 	ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 		f, err := os.OpenFile(name, flag, perm)

@@ -18,7 +18,7 @@ import (
 // descriptors, slots in the tables and memory afterwards. RINGSIDE_CONNECTS sets the number
 // of connections, for example 100000.
 func TestConnectsLeaveNothing(t *testing.T) {
-	total := 4000
+	total := ringtest.Rounds(4000, 1500)
 	if testing.Short() {
 		total = 200
 	}

@@ -225,7 +225,12 @@ func TestCopiesHoldOneSocketAtATime(t *testing.T) {
 							e.from, e.fromPeer = pair(t, s, networks[1])
 							if waits == "to" {
 								shrink(t, e.to, e.toPeer)
-								go func() { _, _ = e.fromPeer.Write(make([]byte, 64<<20)) }()
+								go func() {
+									p := make([]byte, 64<<10)
+									for err := error(nil); err == nil; {
+										_, err = e.fromPeer.Write(p)
+									}
+								}()
 							}
 							copied := start(func() error { return copy(e) })
 							waitForCopy(t, e.toPeer, waits)

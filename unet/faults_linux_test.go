@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -62,7 +63,7 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 // TestManyConnections opens and closes connections in many ways at once; the leak checks of
 // the package run afterwards.
 func TestManyConnections(t *testing.T) {
-	total := 3000
+	total := ringtest.Rounds(3000, 1000)
 	if testing.Short() {
 		total = 300
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -43,7 +44,7 @@ func TestStress(t *testing.T) {
 }
 
 func stress(t *testing.T, s *unet.System, network string, long time.Duration) {
-	conns, rounds := 60, 3
+	conns, rounds := 60, ringtest.Rounds(3, 1)
 	switch {
 	case long > 0:
 		conns = 250

@@ -18,7 +18,7 @@ func TestAddingAWorkload(t *testing.T) {
 	build := ringtest.GoWithPage(t, "../..", "cmd/ringside/testdata/adding-a-workload.txt", 4)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ringside.exe")
-	build("build", "-o", program, "./cmd/ringside")
+	build("build", "-ldflags=-w", "-o", program, "./cmd/ringside")
 	result := filepath.Join(dir, "scan.json")
 	run := exec.CommandContext(t.Context(), program, "bench", "file", "--workload", "scan", "--goroutines", "2", "--block", "4K",
 		"--tables", "--pairs", "1", "--duration", "5ms", "--size", "16M", "--dir", dir, "--json", result)

@@ -39,9 +39,9 @@ func TestEachCommandEndsBySignals(t *testing.T) {
 		{"bench watch", append([]string{"bench", "watch"}, long...), interrupt, hasWorker, exitInterrupted},
 		{"bench ring", append([]string{"bench", "ring"}, long...), terminate, hasWorker, exitInterrupted},
 		{"bench sqlite", append([]string{"bench", "sqlite", "--dir", "DIR"}, long...), interrupt, hasWorker, exitInterrupted},
-		{"compare", []string{"compare", "PIPE", "PIPE"}, both, pipeIsRead, exitInterrupted},
-		{"report", []string{"report", "PIPE", "--html", "OUT/r.html"}, both, pipeIsRead, exitInterrupted},
-		{"probe", []string{"probe", "--json"}, both, writes, exitInterrupted},
+		{"compare", []string{"compare", "PIPE", "PIPE"}, interrupt, pipeIsRead, exitInterrupted},
+		{"report", []string{"report", "PIPE", "--html", "OUT/r.html"}, terminate, pipeIsRead, exitInterrupted},
+		{"probe", []string{"probe", "--json"}, interrupt, writes, exitInterrupted},
 	} {
 		for _, sig := range tc.signals {
 			t.Run(tc.name+"/"+sig.String(), func(t *testing.T) {

@@ -189,7 +189,7 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	r := startMeasuring(t, dir, endless(dir)...)
 	// While its owner runs, another run does not remove the file.
-	if other := runProgram(t, tiny(dir)...); other.code != exitOK || strings.Contains(other.stdout+other.stderr, "removed") {
+	if other := runProgram(t, tiny(dir, "--cache", "hot")...); other.code != exitOK || strings.Contains(other.stdout+other.stderr, "removed") {
 		t.Errorf("exit %d: %s", other.code, other.stderr)
 	}
 	if err := r.cmd.Process.Kill(); err != nil {
@@ -201,7 +201,7 @@ func TestNextRunSweepsAfterKill(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("a killed run left %v, %v", left, err)
 	}
-	next := runProgram(t, tiny(dir)...)
+	next := runProgram(t, tiny(dir, "--cache", "hot")...)
 	if next.code != exitOK || !strings.Contains(next.stdout, "removed "+left[0]) {
 		t.Errorf("exit %d: %s%s", next.code, next.stdout, next.stderr)
 	}
@@ -265,7 +265,7 @@ func TestResultIsWrittenBeforeItIsPrinted(t *testing.T) {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := program(t, tiny(dir, "--json", file)...)
+	cmd := program(t, tiny(dir, "--cache", "hot", "--json", file)...)
 	cmd.Stdout = in
 	if err := cmd.Run(); err == nil {
 		t.Error("the program did not notice the closed pipe")

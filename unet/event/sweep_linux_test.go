@@ -604,8 +604,8 @@ func sweptAbort(o Options) func(*faultsweep.Trial) {
 
 // sweptAbortBoth aborts connections that wait for data and for room to send.
 func sweptAbortBoth(o Options) func(*faultsweep.Trial) {
-	p := make([]byte, 16<<20) // more than sockets hold
-	o.WriteLimit = 1 << 30
+	p := make([]byte, 2<<20) // more than the sockets hold
+	o.WriteLimit, o.ListenConfig = 1<<30, smallBuffers()
 	return func(t *faultsweep.Trial) {
 		var lent, returned atomic.Int64
 		var sender atomic.Pointer[Conn]

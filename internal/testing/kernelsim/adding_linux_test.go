@@ -18,7 +18,7 @@ func TestAddingAFault(t *testing.T) {
 	if sys.Faulty {
 		race = []string{"-race"}
 	}
-	out := run("test", append(race, "-v", "-vet=off", "-run", "TestLast$", "./internal/testing/kernelsim")...)
+	out := run("test", append(race, "-v", "-vet=off", "-ldflags=-w", "-run", "TestLast$", "./internal/testing/kernelsim")...)
 	if !strings.Contains(out, "--- PASS: TestLast") && !strings.Contains(out, "--- SKIP: TestLast") {
 		t.Errorf("the test has not run:\n%s", out)
 	}

@@ -17,8 +17,9 @@ var codeBlock = regexp.MustCompile("(?ms)^```(go|diff)\n(.*?)^```$")
 
 // GoWithPage lays the files and changes of a page over the tree at root. It returns a function
 // that runs a command of go, such as "build", at the root of that tree and returns its output.
-// files is the number of files that the page adds or changes. The test is skipped with -short
-// and in a lane without the source tree.
+// files is the number of files that the page adds or changes. The test fails if the changes do not
+// fit the tree. What follows builds many packages again: it is skipped unless [Long]. All is skipped
+// with -short and in a lane without the source tree.
 func GoWithPage(t *testing.T, root, page string, files int) func(command string, args ...string) string {
 	t.Helper()
 	NeedTree(t)
@@ -30,6 +31,9 @@ func GoWithPage(t *testing.T, root, page string, files int) func(command string,
 		t.Fatal(err)
 	}
 	layer := overlay(t, root, page, files)
+	if !Long() {
+		t.Skip("builds packages again: only with RINGSIDE_LONG=1")
+	}
 	return func(command string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", append([]string{command, "-overlay", layer}, args...)...)
