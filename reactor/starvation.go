@@ -20,7 +20,7 @@ import (
 // operation uses the ring again, and ends that state if its yield was short.
 //
 // Plain calls that keep their Ps can delay that operation although nothing else would.
-// So every fifth trial is made by all callers.
+// So every twentieth trial is made by all callers: it costs two long yields.
 type starvation struct {
 	nextTrial atomic.Int64 // nanoseconds since epoch; 0: the ring is not avoided
 	trial     atomic.Bool  // the next submission yields
@@ -35,7 +35,7 @@ const (
 	// trialPause is the time between two trials.
 	trialPause = 100 * time.Millisecond
 	// trialsOfOne is the number of the trial that all callers make.
-	trialsOfOne = 5
+	trialsOfOne = 20
 )
 
 var epoch = time.Now()

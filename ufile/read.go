@@ -299,7 +299,13 @@ func plainIsFaster(fd int, p []byte, off int64) bool {
 // readCached reads from the page cache. It returns false if another path must be
 // tried.
 func (f *File) readCached(p []byte, off int64) (int, bool) {
-	n, errno := sys.PreadNoWait(f.fd, p[:min(len(p), cachedMax)], off)
+	var n int
+	var errno syscall.Errno
+	if p = p[:min(len(p), cachedMax)]; f.hits.Load() == 0 {
+		n, errno = sys.PreadUncached(f.fd, p, off)
+	} else {
+		n, errno = sys.PreadNoWait(f.fd, p, off)
+	}
 	switch errno {
 	case 0:
 		if n > 0 {

@@ -36,20 +36,7 @@ func TestOverlayOptions(t *testing.T) {
 // TestUnchangedElsewhere runs the commands for a system without io_uring, for which nothing is
 // compiled but the program.
 func TestUnchangedElsewhere(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() { undefined() }\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(dir)
-	t.Setenv("GOOS", "windows")
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(foreignProgram(t, "undefined()"))
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"overlay"}, &stdout, &stderr); code != exitOK {
 		t.Fatalf("overlay: %d, %s", code, &stderr)
@@ -61,5 +48,62 @@ func TestUnchangedElsewhere(t *testing.T) {
 	code := run(t.Context(), []string{"build", "-o", os.DevNull}, &stdout, &stderr)
 	if said := stderr.String(); code != 1 || !strings.Contains(said, "undefined: undefined") || !strings.Contains(said, "windows has no io_uring") {
 		t.Errorf("build: %d, %s", code, said)
+	}
+}
+
+// foreignProgram makes a module, and returns its directory. The go command builds for windows from then on, with the
+// usual build cache and a new cache of ringside.
+func foreignProgram(t *testing.T, main string) (dir string) {
+	t.Helper()
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() { " + main + " }\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GOOS", "windows")
+	t.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	return dir
+}
+
+// TestCommandsOfREADME runs the first commands of README.md in the clone, as a new user does. DIR is a module that is not
+// in its workspace.
+func TestCommandsOfREADME(t *testing.T) {
+	root := filepath.Join("..", "..")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(readme), "```\n")
+	block, _, _ = strings.Cut(block, "```")
+	lines := strings.Split(strings.TrimSpace(block), "\n")
+	want := []string{"go run ./cmd/ringside bench ", "make test ", "go run ./cmd/ringside build -C DIR "}
+	if len(lines) != len(want) {
+		t.Fatalf("README.md begins with the commands\n%s\nwant %d", block, len(want))
+	}
+	for i, command := range want {
+		if !strings.HasPrefix(lines[i], command) {
+			t.Errorf("README.md has the line %q, this test runs %q: change both", lines[i], command)
+		}
+	}
+	if !strings.Contains(string(makefile), "\ntest: ") {
+		t.Error("Makefile has no target test")
+	}
+	dir := foreignProgram(t, "")
+	t.Chdir(root)
+	for _, args := range [][]string{{"bench", "--help"}, {"build", "-C", dir, "-o", os.DevNull}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, &stdout, &stderr); code != exitOK {
+			t.Errorf("ringside %s: %d\n%s", strings.Join(args, " "), code, &stderr)
+		}
 	}
 }

@@ -32,7 +32,6 @@
 //	internal/sys.EpollPollSockets  epoll_pwait  timeout 0, and sockets answer poll without waiting; other files may not
 //	internal/sys.Signal  write  an eventfd of our own, full after 2^64-2 signals without a reader
 //	internal/sys.PreadNoWait  preadv2  RWF_NOWAIT; refused by files that cannot tell (no FMODE_NOWAIT)
-//	internal/sys.PreadvNoWait  preadv2  as PreadNoWait
 //	internal/sys.EnterRaw  io_uring_enter  no completion is waited for; the submitter knows that no entry blocks in submission
 //	internal/sys.EnterRawFor  io_uring_enter  the completions that it waits for are there; otherwise as EnterRaw
 //	cmd/internal/loadgen.discard  recvfrom  MSG_DONTWAIT
