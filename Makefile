@@ -163,6 +163,7 @@ nightly: ## what is too long for each change, and what a release needs
 	$(MAKE) forbidden environments unprivileged disabled
 	$(MAKE) newest fuzz
 	$(MAKE) referees kernels encodings
+	RINGSIDE_REFEREES_TASKS=16 $(MAKE) referees REFEREES=brief SUITES='./referees/suites -run TestGoOS'
 	$(MAKE) kernels ARCH=arm64
 	$(MAKE) drawn # last: it wants the machine for itself
 

@@ -9,4 +9,5 @@
 //	RINGSIDE_REFEREES=all go test -v -run TestGoNet ./referees/suites
 //
 // RINGSIDE_REFEREES_RACE=1 builds them with the race detector.
+// RINGSIDE_REFEREES_TASKS=16 runs them, also unchanged, where there may be 16 tasks: io_uring has no workers there.
 package suites

@@ -236,6 +236,9 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 		args = append(args, "-test.run="+pattern)
 	}
 	cmd := exec.Command(forbid, args...)
+	if tasks := os.Getenv("RINGSIDE_REFEREES_TASKS"); tasks != "" {
+		cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, taskGroup(t, tasks), forbid}, args...)...)
+	}
 	cmd.Dir = b.dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "RINGSIDE_MUST=") })
 	cmd.Env = append(cmd.Env, "RINGSIDE_BACKEND="+backend, "RINGSIDE_LOG="+used, "GOTRACEBACK=all", "PWD="+b.dir)
@@ -246,6 +249,21 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
 	return cmd
+}
+
+// taskGroup makes a cgroup for a run, in which there may be so many tasks.
+func taskGroup(t *testing.T, tasks string) (dir string) {
+	t.Helper()
+	for _, base := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		if dir, err := os.MkdirTemp(base, "ringside"); err == nil {
+			t.Cleanup(func() { _ = os.Remove(dir) })
+			if os.WriteFile(filepath.Join(dir, "pids.max"), []byte(tasks), 0) == nil {
+				return dir
+			}
+		}
+	}
+	t.Skip("needs a cgroup with the controller pids that may be created")
+	return ""
 }
 
 // checkUsed records whether the tests used the tested package, and checks that it was in the right
