@@ -22,7 +22,14 @@ import (
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
+// bin is the directory of the programs, once they are built.
+var bin string
+
+func TestMain(m *testing.M) {
+	code := ringtest.Main(m)
+	_ = os.RemoveAll(bin)
+	os.Exit(code)
+}
 
 // program is an example that has started, and its files.
 type program struct {
@@ -57,18 +64,23 @@ var busy = []struct {
 	{name: "upload", args: []string{"-addr", "127.0.0.1:0", "-dir", "DIR"}, work: halfUpload, left: nothingLeft},
 }
 
-// buildAll builds all programs of busy and returns their directory.
-func buildAll(t *testing.T) string {
+// buildAll builds all programs of busy into bin, once.
+func buildAll(t *testing.T) {
 	t.Helper()
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+"/")
+	if bin != "" {
+		return
+	}
+	var err error
+	if bin, err = os.MkdirTemp("", "ringside-examples-"); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", bin+"/")
 	for _, b := range busy {
 		build.Args = append(build.Args, "./"+b.name)
 	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return bin
 }
 
 // TestBadOptions starts each server with an argument, such as an address without its option, and with
@@ -78,7 +90,7 @@ func TestBadOptions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds all programs")
 	}
-	bin := buildAll(t)
+	buildAll(t)
 	lines := []string{"restart -drain -1s", "http-watch -idle -1s", "redis -idle 0s", "redis -max-memory 0", "upload -max -1"}
 	for _, b := range busy {
 		if len(b.args) > 1 && b.args[0] == "-addr" {
@@ -113,7 +125,7 @@ func TestSignals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds all programs")
 	}
-	bin := buildAll(t)
+	buildAll(t)
 	for _, b := range busy {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(b.name+"/"+sig.String(), func(t *testing.T) {
