@@ -401,6 +401,9 @@ func newBackupRestoreCmd() *cobra.Command {
 			"  ringside backup restore --before 2026-11-27T08:30:00Z s3://bucket/app restored tenants/42.db\n" +
 			"  ringside backup restore --before 90m /backup restored # as it was 90 minutes ago",
 	}, func(r *backupRun, args []string) error {
+		if args[0] == "" {
+			return usagef("%s: DIR is empty: name a directory, such as . for this one", shortPath(r.cmd))
+		}
 		o := backup.RestoreOptions{Parallel: r.parallel}
 		if before != "" {
 			var err error

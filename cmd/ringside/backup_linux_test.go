@@ -182,4 +182,10 @@ func TestBackupRefuses(t *testing.T) {
 			t.Errorf("%s: exit %d, %s%s", step.args, code, out, errs)
 		}
 	}
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"restore", target, ""}, {"restore", "", "x"}} {
+		if code, out, errs := backupCommand(t, args...); code != exitUsage {
+			t.Errorf("%q: exit %d, %s%s", args, code, out, errs)
+		}
+	}
 }
