@@ -22,7 +22,7 @@ var (
 	seedFlag        = flag.Uint64("seed", 0, "the only seed to run, in the environment that -environment names")
 	environmentFlag = flag.String("environment", "", "the only environment to run: sim, broken, kernel or, with the race detector, faults")
 	forFlag         = flag.Duration("for", 0, "how long each environment runs; 0: a number of operations")
-	longFlag        = flag.Bool("long", false, "a million operations in all environments together, in the place of a twentieth")
+	longFlag        = flag.Bool("long", false, "a million operations in all environments together, in the place of a tenth")
 	fromFlag        = flag.Uint64("from", 1, "the first seed")
 	fileFlag        = flag.String("scenario", "", "the file with the text of a scenario, for TestReplay")
 )
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(ringtest.Main(m)) }
 type environment struct {
 	name       string
 	size       Size
-	operations int64 // a million in all, and a twentieth without -long
+	operations int64 // a million in all, and a tenth without -long
 	settings   func(*rand.Rand) Settings
 	run        func(t *testing.T, s *Scenario) *Report
 	workers    int // how many run at the same time
@@ -73,10 +73,10 @@ func TestScenarios(t *testing.T) {
 // runSeeds runs as many seeds as there is time for.
 func (w *environment) runSeeds(t *testing.T) {
 	if !*longFlag {
-		w.operations /= 20
+		w.operations /= 10
 	}
 	if testing.Short() {
-		w.size, w.operations = Size{20, 10}, 2*w.operations/5
+		w.size, w.operations = Size{20, 10}, w.operations/5
 	}
 	if w.name != "kernel" && os.Getenv(ringtest.LaneEnv) != "" {
 		w.operations /= 10 // this environment simulates the kernel
