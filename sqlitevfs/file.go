@@ -38,6 +38,7 @@ type file struct {
 	beside     *file        // the WAL of this database, while this connection has it open
 	checkpoint bool         // this connection is running a checkpoint
 	walSynced  bool         // the WAL was synced for the running checkpoint
+	late       lateCommit   // of a WAL
 	closing    sync.Once
 }
 
@@ -70,6 +71,8 @@ func (f *file) Close() error {
 		if f.prefetch != nil {
 			f.prefetch.close()
 		}
+		f.tellLast()
+		f.late.drop()
 		err = f.frames.flush(f.File)
 		if f.main != nil && f.main.beside == f {
 			f.main.beside = nil
@@ -128,7 +131,14 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if off == 0 {
 		f.restarting()
 	}
+	before := f.frames.commit
 	n, err := f.frames.writeAt(f.File, p, off)
+	if err == nil {
+		f.tellLater(before)
+	} else { // SQLite rolls the transaction back
+		f.frames.commit = 0
+		f.late.drop()
+	}
 	if f.wal != nil {
 		f.wal.wrote(p[:n], off)
 	}
@@ -188,6 +198,7 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 			f.db.journalSyncs.Add(1)
 		}
 	}
+	f.syncing()
 	all, err := f.sync(flags)
 	if err != nil {
 		f.db.fail(err)

@@ -184,6 +184,52 @@ func TestCommitBehindSnapshot(t *testing.T) {
 	}
 }
 
+// TestCommitsThatNothingFollows: with locking_mode EXCLUSIVE and synchronous NORMAL or OFF SQLite neither syncs after a commit
+// nor uses the WAL's index outside of its own memory. The commits reach the target while the database stays open.
+//
+// Promise: sqlitevfs/backup-restores-committed
+func TestCommitsThatNothingFollows(t *testing.T) {
+	for _, synchronous := range []string{"normal", "off"} {
+		t.Run(synchronous, func(t *testing.T) {
+			dir, to := t.TempDir(), Dir(t.TempDir())
+			path := filepath.Join(dir, "tenant.db")
+			b := start(t, dir, to, nil)
+			db := open(t, path, "vfs=ringside&_pragma=journal_mode(wal)&_pragma=locking_mode(exclusive)&_pragma=synchronous("+synchronous+")")
+			defer db.Close()
+			commits := 0
+			for _, n := range []int{1, 3} {
+				for range n {
+					if err := commit(db, commits); err != nil {
+						t.Fatal(err)
+					}
+					commits++
+				}
+				arrives(t, b, to, commits)
+				if _, err := db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// arrives waits until the target has all commits of tenant.db.
+func arrives(t *testing.T, b *Backup, to Target, commits int) {
+	t.Helper()
+	n := 0
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		synced(t, b)
+		path := filepath.Join(memoryDir(t), "tenant.db")
+		if _, err := Restore(t.Context(), to, "tenant.db", path, RestoreOptions{}); err != nil {
+			continue // it has no commit yet
+		}
+		if n, _ = content(t, path); n == commits {
+			return
+		}
+	}
+	t.Fatalf("the target has %d of %d commits", n, commits)
+}
+
 // TestModes restores what was committed in each mode, while the database is open, after it was closed, and after it was
 // opened again; and the second Backup continues the stream of the first one.
 // Promise: sqlitevfs/backup-restores-committed
