@@ -57,8 +57,8 @@ const (
 // entry is measured in rounds.
 var turns = map[string]time.Duration{
 	"file/randread": 20 * time.Millisecond, "file/batch": 20 * time.Millisecond, "file/open": 20 * time.Millisecond,
-	"file/append":  20 * time.Millisecond,
-	"watch/events": 40 * time.Millisecond, "sqlite/tenants": 40 * time.Millisecond,
+	"file/append":  5 * time.Millisecond,
+	"watch/events": 5 * time.Millisecond, "sqlite/tenants": 40 * time.Millisecond,
 	"net/echo": 20 * time.Millisecond, "net/tls": 20 * time.Millisecond, "net/http": 20 * time.Millisecond,
 	"net/fasthttp": 20 * time.Millisecond, "net/handlers": 40 * time.Millisecond, "net/pipeline": 20 * time.Millisecond,
 	"net/stream": 40 * time.Millisecond, "net/churn": 40 * time.Millisecond, "net/dial": 40 * time.Millisecond,
