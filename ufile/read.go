@@ -302,7 +302,7 @@ func (f *File) readCached(p []byte, off int64) (int, bool) {
 	var n int
 	var errno syscall.Errno
 	if p = p[:min(len(p), cachedMax)]; f.hits.Load() == 0 {
-		n, errno = sys.PreadUncached(f.fd, p, off)
+		n, errno = sys.PreadvNoWait(f.fd, [][]byte{p}, len(p), off) // enters the scheduler
 	} else {
 		n, errno = sys.PreadNoWait(f.fd, p, off)
 	}

@@ -31,22 +31,10 @@ func PreadNoWait(fd int, p []byte, off int64) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// PreadUncached is [PreadNoWait] for data that is probably not cached. Then the kernel
-// begins to read it, which takes about 10 µs, and may give the processor to another
-// thread meanwhile. So the call enters the scheduler: its P can be taken away.
-func PreadUncached(fd int, p []byte, off int64) (int, syscall.Errno) {
-	p, errno := faultSlice("preadv2", p)
-	if errno != 0 {
-		return -1, errno
-	}
-	iov := syscall.Iovec{Base: unsafe.SliceData(p)}
-	iov.SetLen(len(p))
-	n, _, errno := syscall.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1,
-		uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
-	return int(n), errno
-}
-
-// PreadvNoWait is [PreadUncached] into several buffers, of at most limit bytes in all.
+// PreadvNoWait is [PreadNoWait] into several buffers, of at most limit bytes in all, for data
+// that is probably not cached. Then the kernel begins to read it, which takes about 10 µs,
+// and may give the processor to another thread meanwhile. So the call enters the scheduler:
+// its P can be taken away.
 func PreadvNoWait(fd int, bufs [][]byte, limit int, off int64) (int, syscall.Errno) {
 	limit, errno := fault("preadv2", limit)
 	if errno != 0 {

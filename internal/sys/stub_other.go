@@ -179,9 +179,6 @@ func StatxAt(int, *byte, int, uint32, *StatxBuf) error { return noSys }
 // PreadNoWait returns ENOSYS.
 func PreadNoWait(int, []byte, int64) (int, syscall.Errno) { return 0, noSys }
 
-// PreadUncached returns ENOSYS.
-func PreadUncached(int, []byte, int64) (int, syscall.Errno) { return 0, noSys }
-
 // ReadsNoWait returns ENOSYS.
 func ReadsNoWait(int) (bool, syscall.Errno) { return false, noSys }
 
