@@ -83,20 +83,7 @@ func TestAtTheLimitOfTasks(t *testing.T) {
 		return
 	}
 	ringtest.NeedRing(t)
-	group := ""
-	for _, base := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		dir, err := os.MkdirTemp(base, "ringside")
-		if err == nil {
-			t.Cleanup(func() { os.Remove(dir) })
-		}
-		if _, serr := os.Stat(filepath.Join(dir, "pids.max")); err == nil && serr == nil {
-			group = dir
-			break
-		}
-	}
-	if group == "" {
-		t.Skip("needs a cgroup with the controller pids that may be created")
-	}
+	group := ringtest.NeedTaskGroup(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

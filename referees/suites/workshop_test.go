@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/overlay"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // repo is the root of this repository.
@@ -254,16 +255,11 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 // taskGroup makes a cgroup for a run, in which there may be so many tasks.
 func taskGroup(t *testing.T, tasks string) (dir string) {
 	t.Helper()
-	for _, base := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		if dir, err := os.MkdirTemp(base, "ringside"); err == nil {
-			t.Cleanup(func() { _ = os.Remove(dir) })
-			if os.WriteFile(filepath.Join(dir, "pids.max"), []byte(tasks), 0) == nil {
-				return dir
-			}
-		}
+	dir = ringtest.NeedTaskGroup(t)
+	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(tasks), 0); err != nil {
+		t.Fatal(err)
 	}
-	t.Skip("needs a cgroup with the controller pids that may be created")
-	return ""
+	return dir
 }
 
 // checkUsed records whether the tests used the tested package, and checks that it was in the right

@@ -4,6 +4,7 @@ package ringtest
 
 import (
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -54,6 +55,24 @@ func NeedMachine(t testing.TB, what string) {
 		t.Skipf("%s: only in a virtual machine, as root (make kernels)", what)
 	}
 	t.Logf("%s: only in a virtual machine", what)
+}
+
+// NeedTaskGroup makes a cgroup with the controller pids and returns its directory. The test is skipped where
+// none may be created.
+func NeedTaskGroup(t testing.TB) string {
+	t.Helper()
+	for _, base := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		dir, err := os.MkdirTemp(base, "ringside")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		if _, err := os.Stat(filepath.Join(dir, "pids.max")); err == nil {
+			return dir
+		}
+	}
+	t.Skip("needs a cgroup with the controller pids that may be created")
+	return ""
 }
 
 // AsksNoKernel skips, in a kernel lane, a long test that only simulates or computes: its
