@@ -144,7 +144,7 @@ referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=br
 apps: ## the tests of programs built by "ringside build", beside go build; REFEREES=brief for what CI runs
 	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m ./referees/suites -run TestPrograms
 
-scenarios: ## a million operations of seeded scenarios, with the race detector; test has a twentieth
+scenarios: ## a million operations of seeded scenarios, with the race detector; test has a tenth
 	$(GO) test -race -count=1 -timeout 60m ./internal/testing/stress -run 'TestScenarios$$' -long
 
 CHAOS ?= 20m

@@ -108,9 +108,9 @@
 // zeros for them, because ext4 loses what is written again to blocks that were allocated for a write which failed.
 // The frames of the failed commit are cut off. After a failed checkpoint the database is dropped from the page cache,
 // for the same reason. Without O_DIRECT neither is done, and frames that no FULL commit has synced keep their blocks
-// until the next sync if another connection is writing. The database may be opened again at once, by this process or by another one:
-// its later commits are as durable as any, and the failed commit is not there. A process that is killed within
-// that sync leaves this undone.
+// until the next sync if another connection is writing. The database may be opened again at once, by this process or
+// by another one: its later commits are as durable as any, and the failed commit is not there. A process that is
+// killed within that sync leaves this undone.
 //
 // # Group sync
 //
