@@ -39,6 +39,9 @@ const (
 	forwardStatement = 10 << 20
 )
 
+// forwardLimits are the limits of a node in bytes.
+type forwardLimits struct{ statement, rows int }
+
 // ErrForward is returned for statements that cannot be forwarded: the statement, its arguments or
 // its result are too large (see Options.Forward), or an argument has a type that database/sql does
 // not pass to drivers. If the result was too large, the statement was executed: outside a
@@ -393,8 +396,8 @@ func (k *forwarded) statement(ctx context.Context, op, query string, args []driv
 		r.Args = append(r.Args, v)
 		size += len(v.Bytes)
 	}
-	if size > forwardStatement {
-		return forwardAnswer{}, fmt.Errorf("%w: it has %d bytes with its arguments, the limit is %d: run it on the leader", ErrForward, size, forwardStatement)
+	if most := k.n.opts.forwards.statement; size > most {
+		return forwardAnswer{}, fmt.Errorf("%w: it has %d bytes with its arguments, the limit is %d: run it on the leader", ErrForward, size, most)
 	}
 	return k.call(ctx, r, !k.inTx && !onlyReads(query))
 }

@@ -24,7 +24,8 @@ import (
 // Promise: replica/forwarded-statement-results
 // Promise: replica/outside-transaction-exec
 func TestForward(t *testing.T) {
-	c := newCluster(t, 3, Options{Forward: true, MaxTransaction: 8 << 20})
+	limits := forwardLimits{size(1<<20, forwardStatement), size(6<<20, forwardRows)}
+	c := newCluster(t, 3, Options{Forward: true, MaxTransaction: 2 << 20, forwards: limits})
 	leader := c.leader()
 	ctx := t.Context()
 	db := open(t, c.followers()[0], "db")
@@ -57,7 +58,7 @@ func TestForward(t *testing.T) {
 		t.Error("a forwarded query is not committed when its rows are there")
 	}
 	must(t, early.Close())
-	if err := db.QueryRowContext(ctx, "INSERT INTO t(v) VALUES('large') RETURNING zeroblob(11<<20)").Scan(new(any)); !errors.Is(err, ErrForward) {
+	if err := db.QueryRowContext(ctx, "INSERT INTO t(v) VALUES('large') RETURNING zeroblob(?)", limits.statement).Scan(new(any)); !errors.Is(err, ErrForward) {
 		t.Error(err)
 	}
 	if got := value(t, db, "SELECT count(*) FROM t WHERE v='large'"); got != "1" {
@@ -98,15 +99,15 @@ func TestForward(t *testing.T) {
 	if _, err := db.QueryContext(ctx, "SELECT * FROM missing"); err == nil || !strings.Contains(err.Error(), "no such table") {
 		t.Error(err)
 	}
-	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(zeroblob(9000000))"); err == nil {
+	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(zeroblob(3000000))"); err == nil {
 		t.Error("a transaction beyond the limit")
-	} else if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != 8<<20 {
+	} else if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != 2<<20 {
 		t.Error(err)
 	}
-	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(?)", make([]byte, forwardStatement+1)); !errors.Is(err, ErrForward) {
+	if _, err := db.ExecContext(ctx, "INSERT INTO t(v) VALUES(?)", make([]byte, limits.statement+1)); !errors.Is(err, ErrForward) {
 		t.Error(err)
 	}
-	if err := db.QueryRowContext(ctx, "SELECT length(?), ?1", make([]byte, forwardStatement-100)).Scan(&n, new([]byte)); err != nil || n != forwardStatement-100 {
+	if err := db.QueryRowContext(ctx, "SELECT length(?), ?1", make([]byte, limits.statement-100)).Scan(&n, new([]byte)); err != nil || n != limits.statement-100 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	const many = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) SELECT zeroblob(1000000) FROM s"
@@ -122,7 +123,7 @@ func TestForward(t *testing.T) {
 	session, err := leader.forwardSession(ctx, "db")
 	must(t, err)
 	defer session.close()
-	for _, q := range []string{fmt.Sprintf(many, 70), "SELECT zeroblob(20000000)"} {
+	for _, q := range []string{fmt.Sprintf(many, limits.rows/1_000_000+3), fmt.Sprintf("SELECT zeroblob(%d)", 2*limits.statement)} {
 		if _, err := session.query(ctx, q, nil, func(forwardAnswer) error { return nil }); !errors.Is(err, ErrForward) {
 			t.Errorf("%s: %v", q, err)
 		}
@@ -390,7 +391,7 @@ func TestForwardedBegin(t *testing.T) {
 	defer kept.Close()
 	_, err = kept.ExecContext(t.Context(), "BEGIN IMMEDIATE")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := contextFor(t)
 	defer cancel()
 	if _, err := open(t, leader, "db").ExecContext(ctx, "INSERT INTO t VALUES(1)"); err != nil {
 		t.Error(err)
@@ -411,7 +412,7 @@ func TestDoPanics(t *testing.T) {
 			}()
 			_ = n.Do(t.Context(), "db", func(*sql.Tx) error { panic("by the test") })
 		}()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := contextFor(t)
 		err := n.Do(ctx, "db", func(tx *sql.Tx) error {
 			_, err := tx.Exec("CREATE TABLE IF NOT EXISTS t(x)")
 			return err

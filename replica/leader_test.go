@@ -220,7 +220,7 @@ func TestProposeAfterClose(t *testing.T) {
 			if !errors.Is(err, net.ErrClosed) {
 				t.Fatal(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the call does not return")
 		}
 	}

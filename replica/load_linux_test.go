@@ -146,7 +146,7 @@ func TestCreateDropStorm(t *testing.T) {
 	var over sync.WaitGroup
 	for worker := range 8 {
 		over.Go(func() {
-			for round := range 12 {
+			for round := range size(4, 12) {
 				name := fmt.Sprintf("storm/%d/%d.db", worker%3, worker)
 				if round%4 == 3 {
 					name = fmt.Sprintf("kept/%d-%d.db", worker, round)

@@ -79,6 +79,7 @@ type Options struct {
 	flight        int64                 // for tests; 0 is 64 MiB
 	flushAfter    time.Duration         // for tests; 0 is 50 ms, see database.receive
 	versions      versions              // for tests; none is spoken
+	forwards      forwardLimits         // for tests; 0 are forwardStatement and forwardRows
 }
 
 func (o *Options) check() error {
@@ -111,6 +112,8 @@ func (o *Options) check() error {
 	set(&o.SnapshotEntries, 8192)
 	set(&o.OpenDatabases, 256)
 	o.versions = cmp.Or(o.versions, spoken)
+	o.forwards.statement = cmp.Or(o.forwards.statement, forwardStatement)
+	o.forwards.rows = cmp.Or(o.forwards.rows, forwardRows)
 	o.flushAfter = cmp.Or(o.flushAfter, 50*time.Millisecond)
 	if o.LogBytes == 0 {
 		o.LogBytes = 512 << 20

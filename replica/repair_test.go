@@ -279,7 +279,7 @@ func TestKeptWAL(t *testing.T) {
 	d, err := follower.catalog.named("db")
 	must(t, err)
 	restarted := 0
-	for rows := 1; restarted < 4; rows++ {
+	for rows := 1; restarted < size(2, 4); rows++ {
 		execAll(t, db, "INSERT INTO t VALUES(randomblob(60000))")
 		caughtUp(t, leader, "db", follower)
 		d.mu.Lock()

@@ -65,13 +65,14 @@ func (w *wire) serveForward(c net.Conn) {
 
 // forwardSession is a connection of the leader that another node uses.
 type forwardSession struct {
-	db   *sql.DB
-	conn *sql.Conn
-	tx   *sql.Tx
+	limits forwardLimits
+	db     *sql.DB
+	conn   *sql.Conn
+	tx     *sql.Tx
 }
 
 func (n *Node) forwardSession(ctx context.Context, name string) (*forwardSession, error) {
-	s := new(forwardSession)
+	s := &forwardSession{limits: n.opts.forwards}
 	if err := n.role.writable(); err != nil {
 		return s, err
 	}
@@ -215,17 +216,17 @@ func (s *forwardSession) query(ctx context.Context, query string, args []any, an
 			part += len(row[i].Bytes) + 16
 			values[i] = nil
 		}
-		if part-before > forwardStatement {
+		if most := s.limits.statement; part-before > most {
 			a.Rows = nil
-			return a, fmt.Errorf("%w: a row of its result is larger than %d bytes: run it on the leader", ErrForward, forwardStatement)
+			return a, fmt.Errorf("%w: a row of its result is larger than %d bytes: run it on the leader", ErrForward, most)
 		}
 		a.Rows = append(a.Rows, row)
 		if part < forwardPart {
 			continue
 		}
-		if total, part = total+part, 0; total > forwardRows {
+		if total, part = total+part, 0; total > s.limits.rows {
 			a.Rows = nil
-			return a, fmt.Errorf("%w: its result is larger than %d bytes: run it on the leader", ErrForward, forwardRows)
+			return a, fmt.Errorf("%w: its result is larger than %d bytes: run it on the leader", ErrForward, s.limits.rows)
 		}
 		a.More = true
 		if err := answer(a); err != nil {

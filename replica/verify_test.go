@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestRepairBesideUnrepairable: databases that cannot be repaired do not keep others from being repaired.
@@ -77,7 +75,7 @@ func TestImageOfDeleted(t *testing.T) {
 	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
 	db, err := n.catalog.named("db")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := contextFor(t)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringside-io/ringside/internal/loghook"
 	"github.com/ringside-io/ringside/internal/testing/powercut"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // recordedStore is the directory of a log whose changes are recorded, and fail on request.
@@ -229,7 +230,7 @@ func TestFailedDisk(t *testing.T) {
 			if l.from == 0 { // such a failure is no error, as of the end mark
 				l.from = ended
 			}
-			e := powercut.Explore{Seed: uint64(nth), States: 40, From: l.from, Every: 1 + (len(trace.Ops)-l.from)/10, Dir: states, Check: checkRaft}
+			e := powercut.Explore{Seed: uint64(nth), States: 40, From: l.from, Every: 1 + (len(trace.Ops)-l.from)/ringtest.Rounds(10, 5), Dir: states, Check: checkRaft}
 			if _, err := trace.Run(e); err != nil {
 				t.Errorf("call %d failed: %v", nth, err)
 			}

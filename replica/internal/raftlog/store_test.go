@@ -22,6 +22,7 @@ import (
 	raftbench "github.com/hashicorp/raft/bench"
 
 	"github.com/ringside-io/ringside/appendlog"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func open(t testing.TB, dir string, o Options) *Store {
@@ -43,7 +44,7 @@ func entry(index uint64, size int) *raft.Log {
 // sometimes opens the store again, and compares everything that can be read.
 // Promise: replica/raft-s-log
 func TestLikeInmem(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(ringtest.Rounds(20, 8)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			dir := t.TempDir()
@@ -242,8 +243,8 @@ func TestOlderSnapshot(t *testing.T) {
 	for _, gap := range []bool{false, true} {
 		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
 			s := open(t, t.TempDir(), Options{Sync: appendlog.SyncNone})
-			_, leader := raft.NewInmemTransport("leader")
-			_, member := raft.NewInmemTransport("member")
+			_, leader := raft.NewInmemTransportWithTimeout("leader", time.Minute)
+			_, member := raft.NewInmemTransportWithTimeout("member", time.Minute)
 			leader.Connect("member", member)
 			c := raft.DefaultConfig()
 			c.LocalID, c.Logger = "member", hclog.NewNullLogger()
@@ -611,8 +612,8 @@ func TestReplacementThatFailed(t *testing.T) {
 		return nil
 	}})
 	defer close(stop)
-	_, transport := raft.NewInmemTransport("follower")
-	_, leader := raft.NewInmemTransport("leader")
+	_, transport := raft.NewInmemTransportWithTimeout("follower", time.Minute)
+	_, leader := raft.NewInmemTransportWithTimeout("leader", time.Minute)
 	leader.Connect("follower", transport)
 	c := raft.DefaultConfig()
 	c.LocalID, c.LogOutput = "follower", io.Discard
