@@ -18,16 +18,17 @@ help: ## this list
 # processor waiting. The race detector judges the libraries. The command, the referees and the
 # examples run without it: what they do with the libraries, the libraries' own tests do too. So do the adapters
 # whose dependencies take longer to compile than their tests to run: nightly has all with it.
-SLOW  = ./unet/event ./internal/testing/stress ./ufile ./replica ./unet
+SLOW  = ./replica ./unet/event ./ufile ./internal/testing/stress ./sqlitevfs/backup ./appendlog ./sqlitevfs ./unet
 RACED ?= $(SLOW) $$($(GO) list work | grep -vE '/ringside/(cmd|examples|referees|replica/cmd|internal/overlay)(/|$$)|/internal/testing/(lint|vm)(/|$$)|/ringside/(metrics|ufile/pebblevfs)$$')
-PLAIN ?= ./referees/fusefs ./cmd/... ./referees/... ./replica/cmd/... ./examples/... ./examples/tenants/... ./internal/overlay ./metrics/... ./ufile/pebblevfs
+PLAIN ?= ./cmd/ringside ./referees/fusefs ./replica/cmd/... ./cmd/... ./referees/... ./examples/... ./examples/tenants/... ./internal/overlay ./metrics/... ./ufile/pebblevfs
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
 
 # The race detector does not judge SQLite's own code, compiled to Go: with it the tests of
-# sqlitevfs take two to three times the processor time.
-UNRACED = -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
+# sqlitevfs take two to three times the processor time. Nor does it judge the simulated disk of
+# the tests. SQLite is last: a test asks for it, and Go records the last such flag only.
+UNRACED = -gcflags=github.com/ringside-io/ringside/internal/testing/powercut=-race=false -gcflags=github.com/ncruces/go-sqlite3-wasm/...=-race=false
 
 # A program with the race detector sleeps for a second when it ends, so that
 # goroutines which go on may show something; TestMain lets none go on.

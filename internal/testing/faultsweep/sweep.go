@@ -46,7 +46,7 @@ type Operation struct {
 type Options struct {
 	Brief    bool          // the first answer of each kind, once
 	All      bool          // regardless of Most and Opened
-	Long     bool          // more than the first two answers of each kind
+	Long     bool          // more than the first answer of each kind
 	Patience time.Duration // for a run, 0 for [Patience]
 }
 
@@ -121,7 +121,7 @@ const mostAtSyscalls, entersAtSyscalls = 2, 6
 
 // mostBriefly and stormsBriefly limit a sweep that is not long. The rest is for other answers
 // of the same kinds.
-const mostBriefly, stormsBriefly = 2, 2
+const mostBriefly, stormsBriefly = 1, 1
 
 // warm runs an operation without faults, first on the kernel's rings, so that package
 // features probes the real kernel. Of the run, only goroutines must end.
@@ -159,7 +159,7 @@ func (op *Operation) plans(seen map[string]int, o Options) (ps []plan) {
 			n = min(n, op.Most)
 		}
 		if !o.Long && !o.All {
-			n = min(n, mostBriefly) // all choices fail twice in turn, and many times in a row
+			n = min(n, mostBriefly) // all choices fail once, and many times in a row
 		}
 		if o.Brief {
 			n, ways = 1, ways[:1]

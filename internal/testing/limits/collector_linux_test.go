@@ -27,7 +27,7 @@ func TestCollector(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	defer collecting()()
-	operations, _ := run(t, directory(t), 6, 40, func(*environment) {})
+	operations, _ := run(t, directory(t), ringtest.Rounds(6, 3), ringtest.Rounds(40, 20), func(*environment) {})
 	runtime.ReadMemStats(&after)
 	cycles := after.NumGC - before.NumGC
 	t.Logf("%d collections during %d operations", cycles, operations)

@@ -266,7 +266,7 @@ const linger = 1500 * time.Millisecond
 // rest returns the resources when they have not changed for a while: idle rings have been closed.
 func rest() resources {
 	was, since := look(), time.Now()
-	for begin := since; time.Since(since) < linger && time.Since(begin) < ringtest.Patience; time.Sleep(10 * time.Millisecond) {
+	for begin := since; time.Since(since) < linger && time.Since(begin) < ringtest.Patience; time.Sleep(50 * time.Millisecond) {
 		runtime.GC()
 		if now := look(); now.descriptors != was.descriptors || now.goroutines != was.goroutines {
 			was, since = now, time.Now()
@@ -278,7 +278,8 @@ func rest() resources {
 // judgeLeft waits for resources to be released, and judges those that are not.
 func (s *soaker) judgeLeft(number int) {
 	left := look()
-	for end := time.Now().Add(s.patience); ; time.Sleep(time.Millisecond) {
+	for end, wait := time.Now().Add(s.patience), time.Millisecond; ; time.Sleep(wait) {
+		wait = min(2*wait, 100*time.Millisecond)
 		runtime.GC() // closes files without a reference, and empties pools
 		left = look()
 		if left.descriptors <= s.before.descriptors && left.goroutines <= s.before.goroutines || time.Now().After(end) {
