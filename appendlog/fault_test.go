@@ -344,7 +344,8 @@ func TestKillThenPowerCut(t *testing.T) {
 				t.Fatalf("killed after %d calls, the log cannot be used", calls)
 			}
 		}
-		_, err := s.disk.Run(powercut.Explore{Seed: 1, States: ringtest.Rounds(2000, 300), Check: hasAcked(o)})
+		e := powercut.Explore{Seed: uint64(calls), States: ringtest.Rounds(2000, 300), Check: hasAcked(o), Every: ringtest.Rounds(1, 3)}
+		_, err := s.disk.Run(e)
 		if err != nil {
 			t.Errorf("killed after %d calls: %v", calls, err)
 		}
@@ -406,7 +407,7 @@ func failedDisk(t *testing.T, mode SyncMode, closes bool, nth int) (hit string) 
 	if hit == "" {
 		return ""
 	}
-	e := powercut.Explore{Seed: rand.Uint64(), States: ringtest.Rounds(100, 50), From: from, Check: hasAcked(o), Every: ringtest.Rounds(1, 4)}
+	e := powercut.Explore{Seed: rand.Uint64(), States: ringtest.Rounds(100, 25), From: from, Check: hasAcked(o), Every: ringtest.Rounds(1, 8)}
 	if _, err := s.disk.Run(e); err != nil {
 		t.Errorf("a %s failed: %v", hit, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/kernelsim"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // These tests seed bugs that no kernel has, to check that the simulation finds them.
@@ -98,7 +99,7 @@ func TestSeededLostWakeUp(t *testing.T) {
 // Promise: reactor/tests-find-dropped
 func TestSeededTwice(t *testing.T) {
 	overSeeds(t, func(t *testing.T, seed uint64) {
-		for n := range 20 {
+		for n := range ringtest.Rounds(20, 8) {
 			counts := simulate(t, sound(seed, kernelsim.Bugs{Twice: n + 1}))
 			if counts["bug: twice"] != 1 {
 				t.Errorf("the completion number %d did not come twice", n)

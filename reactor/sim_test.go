@@ -33,7 +33,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n, most := *seedsFlag, time.Duration(1<<62)
 	if n == 0 {
-		n, most = 3000, 10*time.Second
+		n, most = ringtest.Rounds(3000, 1200), 10*time.Second
 		switch {
 		case os.Getenv(ringtest.LaneEnv) != "":
 			n = 20 // this test simulates several kernels

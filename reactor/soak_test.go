@@ -47,7 +47,7 @@ func TestSoak(t *testing.T) {
 	d := *soakFlag
 	goroutines := 10_000
 	if d == 0 {
-		d = 2 * time.Second
+		d = time.Second
 	}
 	if raceEnabled {
 		goroutines = 3000

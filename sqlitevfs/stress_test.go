@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // changeCounter reads the file change counter from a database's header.
@@ -48,7 +50,7 @@ func TestChangeCounterRisesWithEachCommit(t *testing.T) {
 // connections. Each must see the commits of the others.
 // Promise: sqlitevfs/programs-default-vfs
 func TestThreeConnectionsAtRandom(t *testing.T) {
-	seeds, steps := 6, 60
+	seeds, steps := ringtest.Rounds(6, 4), 60
 	if testing.Short() {
 		seeds, steps = 3, 10
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // memoryFile is a file in memory that counts its writes and fails when asked.
@@ -537,7 +539,7 @@ func TestReadThatCannotWriteHeldFrames(t *testing.T) {
 // transaction open or roll it back. A model has the rows.
 // Promise: sqlitevfs/wal-contains-transaction
 func TestSpillsAtRandom(t *testing.T) {
-	seeds := uint64(24)
+	seeds := uint64(ringtest.Rounds(24, 8))
 	if testing.Short() {
 		seeds = 4
 	}

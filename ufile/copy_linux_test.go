@@ -392,7 +392,7 @@ func closeWhileCopyWaits(t *testing.T, write bool) {
 	}()
 	select {
 	case <-waits:
-	case <-time.After(10 * time.Second):
+	case <-time.After(ringtest.Patience):
 		t.Error("the copy does not wait outside of splice(2)")
 	}
 	closed := make(chan error, 1)
@@ -402,7 +402,7 @@ func closeWhileCopyWaits(t *testing.T, write bool) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(ringtest.Patience):
 		t.Error("Close waits for the pipe")
 	}
 	if write {

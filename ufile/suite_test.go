@@ -108,8 +108,12 @@ func rootOpener(s *ufile.System) func(string) (ufiletest.Root, error) {
 // Promise: ufile/root-opens-creates
 func TestRootSuite(t *testing.T) {
 	part, parts := 0, len(modes) // names do not go through rings: each mode runs a part of the suite
-	if raceEnabled || testing.Short() {
-		parts *= 4 // with the race detector each part is slow, and one goroutine runs it
+	// With the race detector each part is slow, and one goroutine runs it.
+	switch {
+	case raceEnabled:
+		parts *= ringtest.Rounds(4, 8)
+	case testing.Short():
+		parts *= 4
 	}
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		onceWithShort(t)

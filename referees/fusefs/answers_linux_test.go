@@ -120,8 +120,11 @@ func compare(t *testing.T, got, want []string) {
 func overModes(t *testing.T, test func(t *testing.T, s *ufile.System, mode string)) {
 	for _, mode := range modes[1:] {
 		t.Run(mode, func(t *testing.T) {
-			if mode == "ring" {
+			switch {
+			case mode == "ring":
 				ringtest.NeedRing(t)
+			case mode == "syscall" && !ringtest.Long():
+				t.Skip("makes the system calls of os.File: only with RINGSIDE_LONG=1")
 			}
 			s, err := system(mode)
 			if err != nil {
@@ -284,6 +287,9 @@ var fileSystems = []struct {
 	{"btrfs", image("btrfs", 128<<20, "mkfs.btrfs", "-q", "-f")},
 }
 
+// briefRings are those on which ring mode is tested before a merge: of files in memory, in user space, on a disk.
+var briefRings = []string{"overlay", "fuse", "ext4", "btrfs"}
+
 // TestFileSystems runs the suite of ufile, which compares with os.File, on every file system that
 // can be mounted here.
 // Promise: ufile/file-systems-kinds
@@ -292,8 +298,8 @@ func TestFileSystems(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Setenv("TMPDIR", kind.mount(t))
 			overModes(t, func(t *testing.T, s *ufile.System, mode string) {
-				if testing.Short() && mode == "syscall" {
-					t.Skip("makes the same system calls as os.File: not with -short")
+				if mode == "ring" && !ringtest.Long() && !slices.Contains(briefRings, kind.name) {
+					t.Skip("the other file systems answer rings as these do: only with RINGSIDE_LONG=1")
 				}
 				ufiletest.Run(t, func(name string, flag int, perm fs.FileMode) (ufiletest.File, error) {
 					f, err := s.OpenFile(name, flag, perm)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/superfly/ltx"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 var errStopped = errors.New("the target has stopped")
@@ -54,9 +56,9 @@ func TestCompactionStops(t *testing.T) {
 		}
 	}
 	l.sound(3*time.Hour, 50*time.Minute)
-	steps := 0
-	for _, once := range []bool{false, true} {
-		for stop := 0; ; stop++ {
+	steps, stride := 0, ringtest.Rounds(1, 3)
+	for i, once := range []bool{false, true} {
+		for stop := i * stride / 2; ; stop += stride {
 			m := full.copy()
 			step := 0
 			m.hook = func(string) error {
@@ -85,7 +87,7 @@ func TestCompactionStops(t *testing.T) {
 			steps++
 		}
 	}
-	if steps < 50 {
+	if steps < 50/stride {
 		t.Errorf("%d steps: the rounds did too little", steps)
 	}
 }
@@ -102,7 +104,7 @@ func TestRetention(t *testing.T) {
 		m := newMemory()
 		l := newTimeline(t, m, seed)
 		most := 0
-		for i := range 240 {
+		for i := range ringtest.Rounds(240, 130) {
 			l.commit(time.Duration(1+l.rand.IntN(40))*time.Minute, l.rand.IntN(40) == 0)
 			for queue, every := range map[int]int{1: 3, 2: 8, 3: 20, queueSnapshot: 70} {
 				if i%every == every-1 {
@@ -238,7 +240,7 @@ func TestVerifyFinds(t *testing.T) {
 	}
 	l, m := build(5)
 	for i := range len(m.all[name(0, 9, 9)].data) {
-		if i < ltx.HeaderSize || i%23 == 0 {
+		if (i < ltx.HeaderSize || i%23 == 0) && i%ringtest.Rounds(1, 4) == 0 {
 			damages[fmt.Sprintf("cut at %d", i)] = func(m *memory) {
 				edit(m, name(0, 9, 9), func(p []byte) []byte { return p[:i] })
 			}
@@ -418,7 +420,7 @@ func TestLostObject(t *testing.T) {
 // TestUnusualChanges has VACUUM to another size of a page, and transactions whose new pages are free at their end, which
 // SQLite does not write.
 func TestUnusualChanges(t *testing.T) {
-	for _, mode := range []string{modes[0], modes[5], modes[7]} {
+	for _, mode := range []string{modes[0], modes[5], modes[7]}[:ringtest.Rounds(3, 1)] {
 		m := newMemory()
 		dir := t.TempDir()
 		b := start(t, dir, m, nil)

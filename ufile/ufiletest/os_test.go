@@ -5,6 +5,8 @@ package ufiletest
 import (
 	"os"
 	"testing"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestOS checks that package os passes the suite, so that the suite demands nothing else.
@@ -15,7 +17,7 @@ func TestOS(t *testing.T) {
 
 func TestOSRoot(t *testing.T) {
 	notShort(t)
-	RunRootPart(t, OSRoot, 0, 8)
+	RunRootPart(t, OSRoot, 0, ringtest.Rounds(8, 32))
 }
 
 // notShort skips tests that check the suite rather than ringside.

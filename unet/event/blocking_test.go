@@ -202,7 +202,7 @@ func TestBlockingCloseBeforeAWait(t *testing.T) {
 // connection must not hold the memory any more.
 func TestBlockingHoldsNoBuffer(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		o.WriteLimit = 1 << 20
+		o.WriteLimit, o.ListenConfig = 1<<20, smallBuffers()
 		conns := make(chan *Conn, 1)
 		h := Blocking(func(c net.Conn) {
 			buf := make([]byte, 1000)
@@ -228,7 +228,7 @@ func TestBlockingHoldsNoBuffer(t *testing.T) {
 			receive(t, "end of Post", done)
 			return n
 		}
-		p := random(8<<20, 1)
+		p := random(3<<20, 1)
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write(p); sent <- err }()
 		await(t, "responses are pending", func() bool { return c.Pending() >= o.WriteLimit/2 })

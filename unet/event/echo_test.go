@@ -13,11 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func TestEcho(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		conns := 40
+		conns := ringtest.Rounds(40, 12)
 		if testing.Short() {
 			conns = 8
 		}

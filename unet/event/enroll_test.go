@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/unet"
 )
 
@@ -141,8 +142,8 @@ func TestLentMemoryIsReturned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			overModes(t, func(t *testing.T, o Options) {
 				o.WriteLimit = 1 << 30
-				const pieces = 5
-				file := tempFile(t, make([]byte, 16<<20))
+				const pieces, size = 5, 8 << 20 // together more than sockets hold
+				file := tempFile(t, make([]byte, size))
 				var back atomic.Int64
 				var nils atomic.Int64
 				conns, closed := make(chan *Conn, 1), make(chan int64, 1)
@@ -156,9 +157,9 @@ func TestLentMemoryIsReturned(t *testing.T) {
 								}
 							}
 							if i%2 == 0 {
-								_ = c.WriteFunc(make([]byte, 16<<20), done)
+								_ = c.WriteFunc(make([]byte, size), done)
 							} else {
-								_ = c.SendFile(file, 0, 16<<20, done)
+								_ = c.SendFile(file, 0, size, done)
 							}
 						}
 						conns <- c
@@ -204,7 +205,7 @@ func tempFile(t testing.TB, content []byte) *os.File {
 // Promise: unet/event/sendfile-sends-parts
 func TestSendFile(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
-		content := random(5<<20, 3)
+		content := random(ringtest.Rounds(5<<20, 2<<20), 3)
 		f := tempFile(t, content)
 		var want []byte
 		for range 2 {

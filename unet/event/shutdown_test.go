@@ -228,7 +228,8 @@ func goesOn(t *testing.T, more int, answer bool) (h Handler, opened *atomic.Int6
 func TestShutdownWhilePeersSend(t *testing.T) {
 	overModes(t, func(t *testing.T, o Options) {
 		for range ringtest.Rounds(4, 1) {
-			h, opened := goesOn(t, 4<<20, false)
+			piece := ringtest.Rounds(4<<20, 1<<20)
+			h, opened := goesOn(t, piece, false)
 			s := start(t, h, o)
 			var wg sync.WaitGroup
 			const conns = 3
@@ -250,7 +251,7 @@ func TestShutdownWhilePeersSend(t *testing.T) {
 					}
 				})
 			}
-			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > 4<<20 })
+			await(t, "the streams run", func() bool { return opened.Load() == conns && sent.Load() > int64(piece) })
 			ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 			if err := s.Shutdown(ctx); err != nil {
 				t.Errorf("shutdown: %v", err)
@@ -305,11 +306,11 @@ func TestShutdownWithForeignClients(t *testing.T) {
 		t.Skip("needs python3")
 	}
 	overModes(t, func(t *testing.T, o Options) {
-		h, _ := goesOn(t, 1<<20, true)
+		h, _ := goesOn(t, ringtest.Rounds(1<<20, 256<<10), true)
 		s := start(t, h, o)
 		host, port, _ := net.SplitHostPort(s.Addr().String())
 		var wg, running sync.WaitGroup
-		for range 3 {
+		for range ringtest.Rounds(3, 2) {
 			cmd := exec.Command(python, "-c", foreignClient, host, port)
 			out, err := cmd.StdoutPipe()
 			if err != nil {

@@ -637,7 +637,7 @@ func sweptAbortBoth(o Options) func(*faultsweep.Trial) {
 					last, same = n, 0
 				}
 				same++
-				return same > 50
+				return same > 10
 			})
 			_, _ = c.Write([]byte("x"))
 			t.Await("the connection is closed", func() bool {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -22,7 +23,7 @@ import (
 // Promise: sqlitevfs/failure-log-wal
 func TestFaults(t *testing.T) {
 	needLocks(t)
-	step := 3
+	step := ringtest.Rounds(3, 9)
 	if testing.Short() {
 		step = 23
 	}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // killDirEnv makes the test binary the process that is killed.
@@ -38,7 +40,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := 12
+	lives := ringtest.Rounds(12, 4)
 	if testing.Short() {
 		lives = 2
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -156,7 +157,7 @@ func TestFlippedByte(t *testing.T) {
 	for end > 0 && before[end-1] == 0 {
 		end--
 	}
-	tries, refused, whole := 300, 0, 0
+	tries, refused, whole := ringtest.Rounds(300, 100), 0, 0
 	if testing.Short() {
 		tries = 40
 	}

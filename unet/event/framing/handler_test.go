@@ -183,7 +183,7 @@ func TestPipelining(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
 		for _, piece := range []int{7, 1000, 1 << 20} {
 			var in []byte
-			n := ringtest.Rounds(60, 20)
+			n := ringtest.Rounds(60, 8)
 			for i := range n {
 				in = fmt.Appendf(in, "POST /%d HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", i)
 				in = append(in, "GET /large HTTP/1.1\r\nHost: h\r\n\r\n"...)

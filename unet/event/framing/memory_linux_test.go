@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestMemoryOfUnfinishedBodies(t *testing.T) {
 		return
 	}
 	const size = 1 << 20
-	count := ringtest.Rounds(200, 50)
+	count := ringtest.Rounds(200, 40)
 	discard := func(*Request) (io.Writer, error) { return io.Discard, nil }
 	for name, c := range map[string]struct {
 		arrived int
@@ -46,6 +47,9 @@ func TestMemoryOfUnfinishedBodies(t *testing.T) {
 				arrived.Add(int64(len(data)))
 			}
 			overModesOf(t, h, func(t *testing.T, s *event.Server) {
+				if !ringtest.Long() && c.arrived < size-1 && !strings.HasSuffix(t.Name(), "/net") {
+					t.Skip("this package has the memory, not the backend: in all modes only with RINGSIDE_LONG=1")
+				}
 				arrived.Store(0)
 				for range 2 { // pools keep what the bodies before have left for one collection
 					debug.FreeOSMemory()
