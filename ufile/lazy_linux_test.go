@@ -179,6 +179,35 @@ func TestLazyFileDropped(t *testing.T) {
 	kept.Close()
 }
 
+// TestFirstReadWithODirect compares the first read of a file with that of an os.File: at the end, behind
+// it, and with what O_DIRECT refuses.
+func TestFirstReadWithODirect(t *testing.T) {
+	f := lazyFile(t, os.O_RDONLY|syscall.O_DIRECT)
+	for _, r := range []struct{ off, n int64 }{
+		{0, 4096}, {4096, 4096}, {8192, 4096}, {4096, 8192}, {16384, 4096}, {100, 4096}, {0, 100}, {-4096, 4096}, {0, 0},
+	} {
+		theirs, err := os.OpenFile(f.Name(), os.O_RDONLY|syscall.O_DIRECT, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := OpenFile(f.Name(), os.O_RDONLY|syscall.O_DIRECT, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, q := AlignedBuffer(8192)[:r.n], AlignedBuffer(8192)[:r.n]
+		n, err := ours.ReadAt(p, r.off)
+		m, want := theirs.ReadAt(q, r.off)
+		if n != m || string(p[:n]) != string(q[:m]) || fmt.Sprint(err) != fmt.Sprint(want) {
+			t.Errorf("%d bytes at %d: %d, %v, want %d, %v", r.n, r.off, n, err, m, want)
+		}
+		if n == int(r.n) && n > 0 && (ours.kind.Load() != uint32(kindUnknown) || ours.Stats() != Stats{Plain: 1}) {
+			t.Errorf("%d bytes at %d: stats %+v, want one plain call", r.n, r.off, ours.Stats())
+		}
+		ours.Close()
+		theirs.Close()
+	}
+}
+
 // TestNotLazy opens files that package os must open: it registers some with the netpoller, and
 // creates others.
 func TestNotLazy(t *testing.T) {

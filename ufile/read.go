@@ -47,7 +47,7 @@ func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, e
 func (f *File) readAt(ctx context.Context, p []byte, off int64) (n int, err error) {
 	way := f.decide(p, off)
 	if way == wayFirst {
-		if n, err = f.readFirst(p, off); n == len(p) || err != nil {
+		if n, err = f.readFirst(ctx, p, off); n == len(p) || err != nil {
 			return n, err
 		}
 		way = f.decide(p[n:], off+int64(n))
@@ -150,20 +150,23 @@ func (f *File) readHot(p []byte, off int64) bool {
 
 // nothingKnown reports whether a read may be the first one of a file about which nothing is known.
 func (f *File) nothingKnown(p []byte, off int64) bool {
-	return fileKind(f.kind.Load()) == kindUnknown && !f.first.Load() && !f.direct &&
+	return fileKind(f.kind.Load()) == kindUnknown && !f.first.Load() &&
 		off >= 0 && 0 < len(p) && len(p) <= cachedMax
 }
 
 // readFirst reads what the page cache has. If that is all, or all up to the end of the file, nothing
 // need be known: a file that is opened for one read costs as much as with package os. The only error
 // is io.EOF: the caller reads the rest, and finds others.
-func (f *File) readFirst(p []byte, off int64) (int, error) {
+func (f *File) readFirst(ctx context.Context, p []byte, off int64) (int, error) {
 	if !f.lock.Acquire() {
 		return 0, nil
 	}
 	defer f.lock.Release()
 	if !f.first.CompareAndSwap(false, true) {
 		return 0, nil
+	}
+	if f.direct {
+		return f.readFirstDirect(ctx, p, off), nil
 	}
 	n, _ := f.readCached(p, off)
 	if n <= 0 || n == len(p) {
@@ -174,6 +177,19 @@ func (f *File) readFirst(p []byte, off int64) (int, error) {
 		return n + max(m, 0), nil
 	}
 	return n, io.EOF
+}
+
+// readFirstDirect is readFirst with O_DIRECT: a plain call, which is as fast as a ring if no other
+// operation is in flight. It reads all of p, or nothing.
+func (f *File) readFirstDirect(ctx context.Context, p []byte, off int64) int {
+	if ctx.Done() != nil || !f.sys.tryAlone() {
+		return 0
+	}
+	defer plainTurn{alone: f.sys}.done()
+	if n, err := f.plainCall(reading, p, off); err == nil && n == len(p) {
+		return n
+	}
+	return 0
 }
 
 // readAtOS is ReadAt of the os.File. For regular files and block devices the lock
