@@ -42,6 +42,7 @@ type state struct {
 	known                 atomic.Uint32  // a route
 	misses                atomic.Uint32  // large reads since one was cached
 	hits                  atomic.Uint32  // reads since one was not cached, up to hotAfter
+	cold                  atomic.Uint32  // smaller reads since one was cached
 	first                 atomic.Bool    // readFirst was called
 	polled                atomic.Bool    // os has found that it can be polled; known with the route
 	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed

@@ -104,7 +104,7 @@ func (f *File) decide(p []byte, off int64) way {
 		return wayFirst
 	case !f.accelerated() || off < 0 || len(p) == 0:
 		return wayOS
-	case auto && f.askCache() && (len(p) < bulkMin || f.asksBulk()):
+	case auto && f.askCache() && f.asksCache(p):
 		return wayCache
 	}
 	return wayDisk
@@ -242,6 +242,25 @@ const (
 	bulkAsk    = 8
 )
 
+// Smaller blocks are looked up in the page cache until coldMisses in succession were not there. Then one in
+// coldAsk is: for a block that is not cached, the question begins the read, alone, where the submission of a
+// ring begins many together.
+const (
+	coldMisses = 16
+	coldAsk    = 64
+)
+
+// asksCache reports whether a block is looked up in the page cache.
+func (f *File) asksCache(p []byte) bool {
+	switch {
+	case len(p) >= bulkMin:
+		return f.asksBulk()
+	case !f.isCold():
+		return true
+	}
+	return f.cold.Add(1)%coldAsk == 0
+}
+
 // asksBulk reports whether a large block is looked up in the page cache.
 func (f *File) asksBulk() bool {
 	misses := f.misses.Load()
@@ -328,11 +347,15 @@ func (f *File) readCached(p []byte, off int64) (int, bool) {
 			f.cached.Add(1)
 			if hits := f.hits.Load(); hits < hotAfter {
 				f.hits.Store(hits + 1)
+				f.cold.Store(0)
 			}
 		}
 		return n, true
 	case syscall.EAGAIN:
 		f.hits.Store(0)
+		if !f.isCold() {
+			f.cold.Add(1)
+		}
 		f.known.CompareAndSwap(uint32(routeUnknown), uint32(routeInline))
 	case syscall.EINVAL: // from kernels that do not know the flag, and at offsets out of range
 		if off > math.MaxInt64-int64(len(p)) {

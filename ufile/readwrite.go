@@ -191,6 +191,13 @@ func (f *File) call(d direction, p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// beginBytes is for reads that their submission begins, with calls of the file system that take 10 µs and may
+// wait: the submission enters the scheduler, see reactor.Op.
+const beginBytes = 256<<10 + 1
+
+// isCold reports whether the last smaller blocks were not cached.
+func (f *File) isCold() bool { return f.cold.Load() >= coldMisses }
+
 // throughRing transfers p by an operation of a ring. Where the mode permits it, a plain
 // call replaces an operation whose ring has failed before the kernel took the SQE.
 func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction, p []byte, off int64) (int, error) {
@@ -203,6 +210,9 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 		op.SQE.Write(uring.Fd(f.fd), p, off)
 	} else {
 		op.SQE.Read(uring.Fd(f.fd), p, off)
+		if f.isCold() && !f.direct {
+			op.Bytes = max(op.Bytes, beginBytes)
+		}
 	}
 	f.submitAs(&op.SQE)
 	n, failed, err := do(ctx, r, &op)

@@ -102,6 +102,31 @@ func TestHotFile(t *testing.T) {
 	t.Skip("needs a disk that does not answer before preadv2 with RWF_NOWAIT returns")
 }
 
+// TestColdFile: after coldMisses small blocks in succession that were not cached, one in coldAsk is looked up in
+// the page cache, until one is there.
+func TestColdFile(t *testing.T) {
+	f := hotFile(t, 1)
+	readBlock(t, f, 0)
+	f.hits.Store(0)
+	f.cold.Store(coldMisses)
+	p := make([]byte, 4096)
+	asked := 0
+	for range 10 * coldAsk {
+		if f.decide(p, 0) == wayCache {
+			asked++
+		}
+	}
+	if asked != 10 {
+		t.Errorf("%d of %d blocks are looked up, want 10", asked, 10*coldAsk)
+	}
+	for range coldAsk {
+		readBlock(t, f, 0)
+	}
+	if f.cold.Load() != 0 || f.decide(p, 0) != wayCache {
+		t.Errorf("after a block that was cached %d count as not cached", f.cold.Load())
+	}
+}
+
 // TestContextTakesTheSameWay: a read whose context can end takes the way that decide names for
 // ReadAt: a plain call for a file that was cached so far, and for a large block that is not cached.
 func TestContextTakesTheSameWay(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // TestUncachedReadsGiveTheirPAway: a read of a file whose last read was not cached asks the page cache
@@ -25,16 +27,50 @@ func TestUncachedReadsGiveTheirPAway(t *testing.T) {
 		_, err := f.ReadAt(p, 0)
 		done <- err
 	}()
-	deadline := time.Now().Add(10 * time.Second)
-	for notInGo() <= before && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	if notInGo() <= before {
-		t.Error("the read keeps its P while its thread waits")
-	}
+	awaitNotInGo(t, before+1)
 	fill()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestColdReadsGiveTheirPAway: where the page cache is not asked, the submission to the ring begins the
+// read. It enters the scheduler, too.
+func TestColdReadsGiveTheirPAway(t *testing.T) {
+	ringtest.NeedRing(t)
+	f := hotFile(t, 1)
+	readBlock(t, f, 0)
+	f.hits.Store(0)
+	f.cold.Store(coldMisses + 1) // the next ones are not looked up
+	before := notInGo()
+	done := make(chan error, 8)
+	for i := uint64(1); f.Stats().Ring == 0; i++ { // the first are plain calls: little else is in flight
+		if i > 8 {
+			t.Fatal("eight reads at once, and none of them through the ring")
+		}
+		p, fill := unfilled(t)
+		defer func() {
+			fill()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		go func() {
+			_, err := f.ReadAt(p, 0)
+			done <- err
+		}()
+		awaitNotInGo(t, before+i)
+	}
+}
+
+// awaitNotInGo waits until so many goroutines are in system calls that entered the scheduler.
+func awaitNotInGo(t *testing.T, want uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); notInGo() < want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("a read keeps its P while its thread waits")
+			return
+		}
 	}
 }
 
