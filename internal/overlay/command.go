@@ -62,11 +62,16 @@ func (t *Toolchain) Overlay(cache string, o Options, args []string) (string, err
 }
 
 func (t *Toolchain) overlay(cache string, o Options, flags, mains []string) (string, error) {
-	path, err := Make(t, cache, o)
-	if err != nil || t.GOOS != "linux" || len(mains) == 0 {
-		return path, err
+	if t.GOOS != "linux" || len(mains) == 0 {
+		return Make(t, cache, o)
 	}
-	return t.linkMains(path, flags, mains)
+	p := t.findPrograms(flags, mains)
+	o.mains = p.all
+	path, err := Make(t, cache, o)
+	if err != nil {
+		return "", err
+	}
+	return p.link(path)
 }
 
 // String returns the names of the options.
@@ -136,39 +141,28 @@ func (t *Toolchain) tag(flags []string, tag string) []string {
 	return append(slices.Clone(flags), "-tags="+tags) // the last one holds
 }
 
-// linkMains returns an overlay in which the main packages import the library, too: a program may
-// import no package of the standard library that does. The go command refuses overlays of packages
-// in the module cache.
-func (t *Toolchain) linkMains(base string, flags, rest []string) (string, error) {
-	replace, err := readOverlay(base)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(base)
-	imports, err := os.ReadFile(filepath.Join(dir, mainFile))
-	if err != nil {
-		return "", err
-	}
-	if len(rest) > 0 && strings.HasSuffix(rest[0], ".go") {
-		err = linkFile(replace, dir, WorkDir(flags), rest[0], imports)
-	} else {
-		err = t.linkPackages(replace, dir, flags, rest)
-	}
-	if err != nil {
-		return "", err
-	}
-	text, err := overlayText(replace)
-	if err != nil {
-		return "", err
-	}
-	return writeOnce(dir, "overlay", ".json", text)
-}
-
 // mainFile is the file that joins main packages.
 const mainFile = "zz_ringside_linux.go"
 
-// linkPackages adds a file to main packages.
-func (t *Toolchain) linkPackages(replace map[string]string, dir string, flags, rest []string) error {
+// programs are the main packages among the arguments of a go command.
+type programs struct {
+	dirs []string // of those to which a file can be added
+	file string   // or the first Go file of a program that is given by its files
+	text []byte   // of that file
+	all  bool     // there are such programs and no others
+}
+
+// findPrograms asks the go command for the main packages. It refuses overlays of packages in the module cache.
+// Those of GOROOT get no file either.
+func (t *Toolchain) findPrograms(flags, rest []string) (p programs) {
+	if len(rest) > 0 && strings.HasSuffix(rest[0], ".go") {
+		var err error
+		if p.file, err = filepath.Abs(filepath.Join(WorkDir(flags), rest[0])); err == nil {
+			p.text, err = os.ReadFile(p.file)
+		}
+		p.all = err == nil && clauseEnd(p.text) > 0
+		return p // go build says what is wrong
+	}
 	args := []string{"list", "-find", "-e", "-f", "{{if eq .Name \"main\"}}{{.Dir}}{{end}}"}
 	for _, f := range []string{"tags", "modfile", "mod", "C"} {
 		if v, at := value(flags, f); at >= 0 {
@@ -178,36 +172,56 @@ func (t *Toolchain) linkPackages(replace map[string]string, dir string, flags, r
 	cmd := exec.Command(t.goCommand, append(append(args, "--"), rest...)...)
 	cmd.Env = t.env
 	out, _ := cmd.Output() // go build says what is wrong
-	for main := range strings.Lines(string(out)) {
-		main = strings.TrimSpace(main)
-		if main != "" && !below(main, t.GOMODCACHE) && !below(main, t.GOROOT) {
-			replace[filepath.Join(main, mainFile)] = filepath.Join(dir, mainFile)
+	mains := 0
+	for dir := range strings.Lines(string(out)) {
+		if dir = strings.TrimSpace(dir); dir == "" {
+			continue
+		}
+		mains++
+		if !below(dir, t.GOMODCACHE) && !below(dir, t.GOROOT) {
+			p.dirs = append(p.dirs, dir)
 		}
 	}
-	return nil
+	p.all = mains > 0 && len(p.dirs) == mains
+	return p
 }
 
-// linkFile replaces the first of the files that are built by one with an import, on the line of its
-// package clause.
-func linkFile(replace map[string]string, dir, work, file string, imports []byte) error {
-	file, err := filepath.Abs(filepath.Join(work, file))
+// link returns an overlay in which the programs import the library.
+func (p programs) link(base string) (string, error) {
+	replace, err := readOverlay(base)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text, err := os.ReadFile(file)
+	dir := filepath.Dir(base)
+	for _, d := range p.dirs {
+		replace[filepath.Join(d, mainFile)] = filepath.Join(dir, mainFile)
+	}
+	if at := clauseEnd(p.text); at > 0 { // the import stands on the line of the package clause
+		imports, err := os.ReadFile(filepath.Join(dir, mainFile))
+		if err != nil {
+			return "", err
+		}
+		_, list, _ := strings.Cut(string(imports), "\n\n")
+		linked := string(p.text[:at]) + "; " + strings.ReplaceAll(strings.TrimSpace(list), "\n", "; ") + string(p.text[at:])
+		if replace[p.file], err = writeOnce(dir, "main", ".go", []byte(linked)); err != nil {
+			return "", err
+		}
+	}
+	text, err := overlayText(replace)
 	if err != nil {
-		return nil // go build says what is wrong
+		return "", err
 	}
+	return writeOnce(dir, "overlay", ".json", text)
+}
+
+// clauseEnd returns where the package clause of a file of package main ends, or 0.
+func clauseEnd(text []byte) int {
 	set := token.NewFileSet()
-	parsed, err := parser.ParseFile(set, file, text, parser.PackageClauseOnly)
+	parsed, err := parser.ParseFile(set, "", text, parser.PackageClauseOnly)
 	if err != nil || parsed.Name.Name != "main" {
-		return nil
+		return 0
 	}
-	_, list, _ := strings.Cut(string(imports), "\n\n")
-	at := set.Position(parsed.Name.End()).Offset
-	linked := string(text[:at]) + "; " + strings.ReplaceAll(strings.TrimSpace(list), "\n", "; ") + string(text[at:])
-	replace[file], err = writeOnce(dir, "main", ".go", []byte(linked))
-	return err
+	return set.Position(parsed.Name.End()).Offset
 }
 
 // WorkDir is the directory to which -C among the arguments of a go command changes, or "".

@@ -126,9 +126,10 @@ func (b *builder) addSys() error {
 }
 
 // link makes programs import the library. Package os cannot, because the library needs package os.
-// So each package of the standard library does that the library does not need: flag, os/signal,
-// crypto and so on, and that of -cover. With go test only the programs of tests do: the tests of net
-// import such packages, which would be a circle.
+// The main packages do where the overlay reaches them: the packages of the standard library are then
+// compiled alike for each version of the library. Elsewhere each package of the standard library does
+// that the library does not need: flag, os/signal, crypto and so on, and that of -cover. With go test
+// only the programs of tests do: the tests of net import such packages, which would be a circle.
 func (b *builder) link() error {
 	var linked []string
 	if b.options.Files || b.options.Fronts {
@@ -143,7 +144,7 @@ func (b *builder) link() error {
 		return err
 	}
 	all := []string{testPrograms, "runtime/coverage"}
-	if !b.options.tests {
+	if !b.options.tests && !b.options.mains {
 		if all, err = b.list("std", testPrograms); err != nil {
 			return err
 		}

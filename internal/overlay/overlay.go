@@ -43,6 +43,7 @@ type Options struct {
 	Fronts  bool // all methods of os.File and os.Root, instead of Files
 
 	tests bool // for go test
+	mains bool // the main packages import the library
 }
 
 // Toolchain is the go command that builds, as it describes itself in a directory.

@@ -101,6 +101,73 @@ func TestStandardTests(t *testing.T) {
 	}
 }
 
+// TestPrograms checks to which programs the library is added by their main package. Then no package of the
+// standard library but expvar depends on the library's source.
+func TestPrograms(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux: elsewhere the overlay is empty")
+	}
+	dir, cache := t.TempDir(), t.TempDir()
+	t.Setenv("GOWORK", "off")
+	for path, text := range map[string]string{
+		"go.mod": "module program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
+		"lib/lib.go": "package lib\n", "cmd/main.go": "package main\n\nfunc main() {}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, path), text)
+	}
+	tools, err := Select(dir, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args  []string
+		dirs  int
+		whole bool
+	}{
+		{[]string{"."}, 1, true},
+		{[]string{"./..."}, 2, true},
+		{[]string{"main.go"}, 0, true},
+		{[]string{"./lib"}, 0, false},
+		{[]string{"lib/lib.go"}, 0, false},
+		{[]string{"missing.go"}, 0, false},
+		{[]string{".", "cmd/gofmt"}, 1, false},
+	} {
+		p := tools.findPrograms([]string{"-C=" + dir}, tc.args)
+		if len(p.dirs) != tc.dirs || p.all != tc.whole {
+			t.Errorf("%v: %v, all: %v", tc.args, p.dirs, p.all)
+		}
+	}
+	cmd, err := tools.Command(cache, Options{Files: true, Sockets: true}, "build", []string{"-C", dir, "./..."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(cmd.Args, func(a string) bool { return strings.HasPrefix(a, "-overlay=") })
+	replace, err := readOverlay(strings.TrimPrefix(cmd.Args[at], "-overlay="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mains := 0
+	for path, file := range replace {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch rel, _ := filepath.Rel(filepath.Join(tools.GOROOT, "src"), path); {
+		case below(path, dir):
+			mains++
+		case strings.HasPrefix(rel, library), strings.HasPrefix(rel, "expvar"), strings.HasPrefix(rel, testPrograms), strings.HasPrefix(rel, "runtime/coverage"):
+		case strings.Contains(string(text), `"`+library+`/`):
+			t.Errorf("%s imports the library", rel)
+		}
+	}
+	if mains != 2 {
+		t.Errorf("the overlay has %d files of main packages, want 2", mains)
+	}
+}
+
 // TestSelect checks which toolchains are accepted, and that one in the module cache is reached by
 // another path.
 func TestSelect(t *testing.T) {

@@ -17,7 +17,7 @@ func (b *builder) patchPoll() error {
 		return err
 	}
 	const read = `
-	if RingsideOpen != nil && fd.isFile {
+	if fd.isFile && RingsideOpen.Load() != nil {
 		if n, ok, err := fd.ringsideRead(p, off); ok {
 			fd.decref()
 			return n, fd.eofError(n, err)
@@ -108,17 +108,17 @@ func (b *builder) patchNet() error {
 // and writev were called. The sent and received data is still compared.
 func (b *builder) patchNetTests() error {
 	const (
-		ours = "\tif Ringside.TakeConn != nil {\n"
+		ours = "\tif Ringside.Load() != nil {\n"
 		back = ours + "\t\treturn\n\t}\n"
 	)
 	return errors.Join(
-		b.replaceText("net/sendfile_test.go", "\tif !supportsSendfile() {\n\t\tf()", "\tif Ringside.TakeConn != nil || !supportsSendfile() {\n\t\tf()"),
+		b.replaceText("net/sendfile_test.go", "\tif !supportsSendfile() {\n\t\tf()", "\tif Ringside.Load() != nil || !supportsSendfile() {\n\t\tf()"),
 		b.replaceText("net/splice_linux_test.go",
 			"\t// poll.Splice is expected to be called when", back+"\t// poll.Splice is expected to be called when"),
 		b.replaceText("net/splice_linux_test.go",
 			"\n\t// We should have called poll.Splice", "\n"+back+"\n\t// We should have called poll.Splice"),
 		b.replaceText("net/writev_test.go", "\t\twriteLog.Lock() //", ours+"\t\t\treturn nil\n\t}\n\t\twriteLog.Lock() //"),
-		b.replaceText("net/mptcpsock_linux_test.go", "if hasSOLMPTCP && !", "if Ringside.TakeConn == nil && hasSOLMPTCP && !"),
+		b.replaceText("net/mptcpsock_linux_test.go", "if hasSOLMPTCP && !", "if Ringside.Load() == nil && hasSOLMPTCP && !"),
 	)
 }
 

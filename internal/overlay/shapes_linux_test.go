@@ -36,6 +36,73 @@ func Read() string {
 }
 `
 
+// forkOfNet is a package net with a listener of its own, as forks have that set options of sockets before they
+// listen: it is linked to what package net does not export, and package net gets its descriptor.
+const forkOfNet = `package net
+
+import (
+	"net"
+	"os"
+	"syscall"
+	_ "unsafe"
+)
+
+` + "//go:linkname listenerBacklog net.listenerBacklog\n" + `func listenerBacklog() int
+
+type Listener struct{ net.Listener }
+
+func Listen() (*Listener, error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return nil, err
+	}
+	if err := syscall.Listen(fd, listenerBacklog()); err != nil {
+		return nil, err
+	}
+	l, err := net.FileListener(f)
+	return &Listener{l}, err
+}
+`
+
+// forkUser is a server on the fork and its client on package net.
+const forkUser = `package main
+
+import (
+	"io"
+	"net"
+
+	fork "example.org/net"
+)
+
+func main() {
+	l, err := fork.Listen()
+	check(err)
+	go func() {
+		c, err := net.Dial("tcp", l.Addr().String())
+		check(err)
+		_, err = c.Write([]byte(Read()))
+		check(err)
+		check(c.Close())
+	}()
+	c, err := l.Accept()
+	check(err)
+	text, err := io.ReadAll(c)
+	check(err)
+	print(string(text))
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+`
+
 // shapes are programs that are put together in unusual ways. The main package is in the directory main.
 // Each prints ELF.
 var shapes = map[string]struct {
@@ -43,6 +110,7 @@ var shapes = map[string]struct {
 	env   string
 	first string // a build before that of main
 	needs string // a program
+	uses  string // a package of ringside beside ufile
 }{
 	"vendor": {files: map[string]string{
 		"main/go.mod":                              "module program\n\ngo 1.26\n\nrequire example.org/reader v1.0.0\n",
@@ -67,6 +135,13 @@ var shapes = map[string]struct {
 		"main/reader.go": "package main",
 		"main/main.go":   "package main\n\nimport _ \"unsafe\"\n\n//go:linkname nanotime runtime.nanotime\nfunc nanotime() int64\n\nfunc main() {\n\tif nanotime() > 0 {\n\t\tprint(Read())\n\t}\n}\n",
 	}},
+	"fork of net": {files: map[string]string{
+		"main/go.mod":                        "module program\n\ngo 1.26\n\nrequire example.org/net v1.0.0\n",
+		"main/vendor/modules.txt":            "# example.org/net v1.0.0\n## explicit; go 1.26\nexample.org/net\n",
+		"main/vendor/example.org/net/net.go": forkOfNet,
+		"main/reader.go":                     "package main",
+		"main/main.go":                       forkUser,
+	}, uses: "unet "},
 	"plugin": {files: map[string]string{
 		"main/go.mod":         "module program\n\ngo 1.26\n",
 		"main/plug/reader.go": "package main",
@@ -75,10 +150,10 @@ var shapes = map[string]struct {
 	}, env: "CGO_ENABLED=1", needs: "gcc", first: "-buildmode=plugin -o PLUGIN ./plug"},
 }
 
-// TestShapes builds programs from vendor directories, in workspaces, with cgo, linknames and plugins.
+// TestShapes builds programs from vendor directories, in workspaces, with cgo, linknames, plugins and a fork of net.
 func TestShapes(t *testing.T) {
 	if !ringtest.Long() {
-		t.Skip("compiles the standard library four times: only with RINGSIDE_LONG=1")
+		t.Skip("compiles the standard library five times: only with RINGSIDE_LONG=1")
 	}
 	cache := t.TempDir()
 	for name, shape := range shapes {
@@ -102,16 +177,17 @@ func TestShapes(t *testing.T) {
 			}
 			dir, plugin := filepath.Join(root, "main"), filepath.Join(root, "plugin.so")
 			exe := filepath.Join(root, "program")
+			o := Options{Files: true, Sockets: shape.uses == "unet "}
 			if shape.first != "" {
-				buildIn(t, dir, cache, strings.Fields(strings.ReplaceAll(shape.first, "PLUGIN", plugin))...)
+				buildIn(t, dir, cache, o, strings.Fields(strings.ReplaceAll(shape.first, "PLUGIN", plugin))...)
 			}
-			buildIn(t, dir, cache, "-o", exe, ".")
+			buildIn(t, dir, cache, o, "-o", exe, ".")
 			log := filepath.Join(root, "log")
 			cmd := exec.Command(exe, plugin)
 			cmd.Env = append(os.Environ(), "RINGSIDE_LOG="+log)
 			out, err := cmd.CombinedOutput()
 			said, _ := os.ReadFile(log)
-			if err != nil || string(out) != "ELF" || !strings.Contains(string(said), "ufile ") {
+			if err != nil || string(out) != "ELF" || !strings.Contains(string(said), "ufile ") || !strings.Contains(string(said), shape.uses) {
 				t.Errorf("%v: %v %s, the log has %q", cmd, err, out, said)
 			}
 		})
@@ -119,13 +195,13 @@ func TestShapes(t *testing.T) {
 }
 
 // buildIn runs go build with the overlay in a directory.
-func buildIn(t *testing.T, dir, cache string, args ...string) {
+func buildIn(t *testing.T, dir, cache string, o Options, args ...string) {
 	t.Helper()
 	tools, err := Select(dir, cache)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, err := tools.Command(cache, Options{Files: true}, "build", append([]string{"-C", dir}, args...))
+	cmd, err := tools.Command(cache, o, "build", append([]string{"-C", dir}, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
