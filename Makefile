@@ -139,11 +139,15 @@ REFEREES ?= all
 SUITES   ?= ./referees/...
 .PHONY: referees
 referees: ## the tests that other projects wrote, on ufile and unet; REFEREES=brief for what CI runs
-	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m $(SUITES)
+	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 0 $(SUITES)
 
 .PHONY: apps
 apps: ## the tests of programs built by "ringside build", beside go build; REFEREES=brief for what CI runs
-	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 180m ./referees/suites -run TestPrograms
+	RINGSIDE_REFEREES=$(REFEREES) $(GO) test $(QUICK) -count=1 -v -timeout 0 ./referees/suites -run TestPrograms
+
+.PHONY: std-bench
+std-bench: ## the benchmarks of os, net and net/http on a build by "ringside test", beside go test's
+	RINGSIDE_REFEREES=bench $(GO) test $(QUICK) -count=1 -v -timeout 0 ./referees/suites -run TestGoBenchmarks
 
 scenarios: ## a million operations of seeded scenarios, with the race detector; test has a tenth
 	$(GO) test -race -count=1 -timeout 60m ./internal/testing/stress -run 'TestScenarios$$' -long
@@ -166,6 +170,7 @@ nightly: ## what is too long for each change, and what a release needs
 	$(MAKE) referees kernels encodings
 	RINGSIDE_REFEREES_TASKS=16 $(MAKE) referees REFEREES=brief SUITES='./referees/suites -run TestGoOS'
 	$(MAKE) kernels ARCH=arm64
+	$(MAKE) std-bench
 	$(MAKE) drawn # last: it wants the machine for itself
 
 DRAWN ?= 50

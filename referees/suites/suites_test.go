@@ -60,8 +60,7 @@ func judge(t *testing.T, s suite) {
 	}
 	rows := differences(t, s.name)
 	w := newWorkshop(t, s)
-	for _, pkg := range s.pkgs {
-		b := w.build(pkg)
+	for _, b := range w.buildAll(s.pkgs) {
 		std := b.run("std", "")
 		for _, mode := range modes {
 			b.compare(mode, std, rows)

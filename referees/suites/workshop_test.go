@@ -162,6 +162,17 @@ type binary struct {
 	whole         string                      // of the last run
 }
 
+// buildAll compiles the tests of packages before any of them runs: with a cold cache that takes minutes,
+// which are no part of a limit.
+func (w *workshop) buildAll(pkgs []string) (all []*binary) {
+	start := time.Now()
+	for _, pkg := range pkgs {
+		all = append(all, w.build(pkg))
+	}
+	w.t.Logf("%s: compiled in %.0fs", w.suite.name, time.Since(start).Seconds())
+	return all
+}
+
 // build compiles the tests of a package, and with them ufile and unet.
 func (w *workshop) build(pkg string) *binary {
 	w.t.Helper()
@@ -243,13 +254,19 @@ func (b *binary) command(mode, pattern, used string) *exec.Cmd {
 	cmd.Dir = b.dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "RINGSIDE_MUST=") })
 	cmd.Env = append(cmd.Env, "RINGSIDE_BACKEND="+backend, "RINGSIDE_LOG="+used, "GOTRACEBACK=all", "PWD="+b.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
+	cmd.SysProcAttr = ownNetwork()
 	return cmd
+}
+
+// ownNetwork makes a process the first one of a process group and of a network namespace.
+func ownNetwork() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	return attr
 }
 
 // taskGroup makes a cgroup for a run, in which there may be so many tasks.

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
@@ -84,8 +83,6 @@ func TestProgramsInDocuments(t *testing.T) {
 // try builds the program and, if its output is known, runs it in an empty directory.
 func (s snippet) try(t *testing.T, doc string) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	if runtime.GOOS == "windows" {
@@ -95,7 +92,7 @@ func (s snippet) try(t *testing.T, doc string) {
 		t.Fatal(err)
 	}
 	// From the workspace, so that the program uses this tree.
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, source)
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, source)
 	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s:%d: %v\n%s", doc, s.line, err, out)
@@ -106,6 +103,8 @@ func (s snippet) try(t *testing.T, doc string) {
 	if strings.HasSuffix(doc, "guide-ring.md") {
 		ringtest.NeedRing(t) // there is no replacement there
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), ringtest.Patience) // without the time of compiling
+	defer cancel()
 	run := exec.CommandContext(ctx, program)
 	run.Dir = t.TempDir()
 	var problems strings.Builder
