@@ -19,6 +19,7 @@ import (
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/faultsweep"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
 )
 
@@ -125,8 +126,11 @@ func TestCopyWithCallsRefused(t *testing.T) {
 		t.Cleanup(func() { os.RemoveAll(tmpfs) })
 		dirs = append(dirs, tmpfs)
 	}
-	for _, c := range copyCases() {
+	for n, c := range copyCases() {
 		for i, dir := range dirs {
+			if !ringtest.Long() && n%len(dirs) != i {
+				continue // each case on one of the file systems
+			}
 			t.Run(c.name+" "+strconv.Itoa(i), func(t *testing.T) { copyRefused(t, c, dir) })
 		}
 	}

@@ -287,8 +287,8 @@ var fileSystems = []struct {
 	{"btrfs", image("btrfs", 128<<20, "mkfs.btrfs", "-q", "-f")},
 }
 
-// briefRings are those on which ring mode is tested before a merge: of files in memory, in user space, on a disk.
-var briefRings = []string{"overlay", "fuse", "ext4", "btrfs"}
+// briefRings are those on which ring mode is tested before a merge: in user space and on a disk.
+var briefRings = []string{"fuse", "ext4"}
 
 // TestFileSystems runs the suite of ufile, which compares with os.File, on every file system that
 // can be mounted here.
