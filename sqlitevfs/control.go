@@ -17,7 +17,6 @@ func (f *file) SetPersistWAL(keep bool)      { vfsutil.WrapSetPersistWAL(f.File,
 func (f *file) PowersafeOverwrite() bool     { return vfsutil.WrapPowersafeOverwrite(f.File) }
 func (f *file) SetPowersafeOverwrite(b bool) { vfsutil.WrapSetPowersafeOverwrite(f.File, b) }
 func (f *file) SyncSuper(name string) error  { return vfsutil.WrapSyncSuper(f.File, name) }
-func (f *file) CommitPhaseTwo() error        { return vfsutil.WrapCommitPhaseTwo(f.File) }
 func (f *file) BusyHandler(fn func() bool)   { vfsutil.WrapBusyHandler(f.File, fn) }
 
 // HasMoved reports whether the name of the file now refers to another file or to none. SQLite asks
@@ -29,6 +28,14 @@ func (f *file) HasMoved() (bool, error) {
 		}
 	}
 	return vfsutil.WrapHasMoved(f.File)
+}
+
+// CommitPhaseTwo is called for a database at the end of each transaction that was committed, in all modes.
+func (f *file) CommitPhaseTwo() error {
+	if f.beside != nil {
+		f.beside.tellCommit()
+	}
+	return vfsutil.WrapCommitPhaseTwo(f.File)
 }
 
 // CheckpointStart and CheckpointDone enclose the writes of a checkpoint.
@@ -48,7 +55,7 @@ func (f *file) SharedMemory() vfs.SharedMemory {
 	if f.beside != nil {
 		ended := f.beside.frames.ended
 		f.beside.frames.indexUsed(f.beside.File)
-		if ended && f.beside.frames.failed == nil {
+		if ended {
 			f.beside.tellCommit() // without a sync before
 		}
 	}

@@ -38,7 +38,6 @@ type file struct {
 	beside     *file        // the WAL of this database, while this connection has it open
 	checkpoint bool         // this connection is running a checkpoint
 	walSynced  bool         // the WAL was synced for the running checkpoint
-	late       lateCommit   // of a WAL
 	closing    sync.Once
 }
 
@@ -71,8 +70,6 @@ func (f *file) Close() error {
 		if f.prefetch != nil {
 			f.prefetch.close()
 		}
-		f.tellLast()
-		f.late.drop()
 		err = f.frames.flush(f.File)
 		if f.main != nil && f.main.beside == f {
 			f.main.beside = nil
@@ -131,14 +128,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if off == 0 {
 		f.restarting()
 	}
-	before := f.frames.commit
 	n, err := f.frames.writeAt(f.File, p, off)
-	if err == nil {
-		f.tellLater(before)
-	} else { // SQLite rolls the transaction back
-		f.frames.commit = 0
-		f.late.drop()
-	}
 	if f.wal != nil {
 		f.wal.wrote(p[:n], off)
 	}
@@ -189,6 +179,18 @@ func (f *file) Truncate(size int64) error {
 // Sync makes the file durable, and its directory entry if the entry is not known to be
 // durable.
 func (f *file) Sync(flags vfs.SyncFlag) error {
+	err := f.makeDurable(flags)
+	switch {
+	case f.frames == nil:
+	case err == nil:
+		f.tellCommit()
+	default: // SQLite rolls the transaction back
+		f.frames.commit = 0
+	}
+	return err
+}
+
+func (f *file) makeDurable(flags vfs.SyncFlag) error {
 	if err := cmp.Or(f.refusal(), f.stillStale()); err != nil {
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
 	}
@@ -198,18 +200,11 @@ func (f *file) Sync(flags vfs.SyncFlag) error {
 			f.db.journalSyncs.Add(1)
 		}
 	}
-	f.syncing()
 	all, err := f.sync(flags)
 	if err != nil {
 		f.db.fail(err)
 		f.failed()
-		if f.frames != nil {
-			f.frames.commit = 0
-		}
 		return vfs.SystemError(err, sqlite3.IOERR_FSYNC)
-	}
-	if f.frames != nil {
-		f.tellCommit()
 	}
 	if !f.entry {
 		return nil

@@ -38,7 +38,7 @@ type frameWriter struct {
 	keep    bool  // keep all frames until forget is called, as far as they are contiguous
 	ends    int   // new frames that end a transaction since the last sync
 	ended   bool  // a frame that ends a transaction was written, and indexUsed was not called since
-	commit  int64 // offset of that frame, until the observer was told; 0: none
+	commit  int64 // offset of that frame, until the observer was told, or it was rolled back; 0: none
 }
 
 // maxFrames is how many bytes of frames are held or kept, and one frame more.
@@ -56,7 +56,7 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error
 	}
 	switch {
 	case w.failed != nil:
-		return 0, w.failed
+		err = w.failed
 	case w.headed && off == w.end():
 		n, err = w.addPage(f, p, off)
 	case !w.headed && !w.cut && len(p) == frameHeaderSize && off >= max(w.high, walHeaderSize):
@@ -64,8 +64,9 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error
 	default:
 		n, err = w.overwrite(f, p, off)
 	}
-	if err != nil {
-		w.drop() // SQLite rolls the transaction back
+	if err != nil { // SQLite rolls the transaction back
+		w.drop()
+		w.commit = 0
 	}
 	return n, err
 }
@@ -166,6 +167,7 @@ func (w *frameWriter) indexUsed(f vfs.File) {
 	w.watched, w.ended = true, false
 	if w.failed = w.flush(f); w.failed != nil {
 		w.drop()
+		w.commit = 0
 	}
 }
 

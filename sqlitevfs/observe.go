@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ncruces/go-sqlite3/vfs"
 )
@@ -22,9 +21,8 @@ type Observed interface {
 	// Changing is called before the database file is written: for each page by a checkpoint of the WAL, or by a
 	// transaction of a rollback mode.
 	Changing(checkpoint bool)
-	// Committed is called after a commit of a WAL. The commit is durable; with synchronous NORMAL or OFF it is
-	// written. The frame that ends it begins at this offset of the WAL. With locking_mode EXCLUSIVE and NORMAL or OFF
-	// it is called by a timer, within a second or at the next commit: SQLite shows no end of such a commit.
+	// Committed is called after a commit of a WAL, before SQLite returns from it. The commit is durable; with
+	// synchronous NORMAL or OFF it is written. The frame that ends it begins at this offset of the WAL.
 	Committed(frame int64)
 	// Restarting is called before the committed frames of the WAL are overwritten or removed. All of them are in the
 	// database file. removed reports that the next WAL is a new file.
@@ -147,91 +145,20 @@ func (d *database) changed() {
 	o.pending.Store(false)
 }
 
-// tellCommit is called when the frames of the WAL that this connection wrote are committed.
+// tellCommit tells the commit that this connection has written, once. It is called when that is certain, before the lock
+// of the writer is released: after the sync that makes the commit durable, or else when SQLite uses the WAL's index. The
+// index of a connection with locking_mode EXCLUSIVE is in SQLite's memory, and no other connection writes: the end of the
+// transaction is soon enough.
 func (f *file) tellCommit() {
 	at := f.frames.commit
 	f.frames.commit = 0
-	f.late.drop()
 	if who := f.db.observer(); who != nil && at != 0 {
 		who.Committed(at)
 	}
 }
 
-// lateCommit is a commit that nothing follows: neither a sync, with synchronous NORMAL or OFF, nor a use of the WAL's
-// index, which a connection with locking_mode EXCLUSIVE does not lock.
-type lateCommit struct {
-	mu    sync.Mutex
-	at    int64 // the frame that ends it; 0: none
-	timer *time.Timer
-
-	syncs bool // a sync followed the last commit; the connection uses it
-}
-
-// lateAfter is when a commit that nothing follows is told. A sync begins microseconds after its commit is written.
-const lateAfter = time.Second
-
-// tellLater is called after a write to the WAL, with the commit that was not told before it. It is told with the next one,
-// or after a while.
-func (f *file) tellLater(before int64) {
-	w := f.frames
-	who := f.db.observer()
-	if who == nil || w.commit == 0 || w.headed {
-		return
-	}
-	l := &f.late
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if before != 0 && before != w.commit {
-		l.syncs = false
-		who.Committed(before)
-	}
-	if l.syncs || l.at == w.commit {
-		return
-	}
-	if l.at = w.commit; l.timer == nil {
-		l.timer = time.AfterFunc(lateAfter, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.at != 0 {
-				who.Committed(l.at)
-				l.at = 0
-			}
-		})
-		return
-	}
-	l.timer.Reset(lateAfter)
-}
-
-// tellLast tells a commit that nothing has followed.
-func (f *file) tellLast() {
-	if f.frames != nil && !f.frames.headed {
-		f.tellCommit()
-	}
-}
-
-// drop forgets the commit: it was told, or its frames will be lost.
-func (l *lateCommit) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at = 0; l.timer != nil {
-		l.timer.Stop()
-	}
-}
-
-// syncing is called before a sync of the WAL. It may be that of a checkpoint, and says nothing then.
-func (f *file) syncing() {
-	if f.frames == nil {
-		return
-	}
-	f.late.drop()
-	if f.main == nil || !f.main.checkpoint {
-		f.late.syncs = f.late.syncs || f.frames.commit != 0
-	}
-}
-
 // restarting is called before the committed frames of the WAL are lost.
 func (f *file) restarting() {
-	f.tellLast()
 	if who := f.db.observer(); who != nil {
 		who.Restarting(false)
 	}
