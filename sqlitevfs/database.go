@@ -157,7 +157,7 @@ func (d *database) join(fd int) (off string) {
 // single file has its journal and its WAL on another file system, and a syncfs of either one says
 // nothing about the other.
 func (d *database) shares(fd int) bool {
-	return d != nil && d.group != nil && fileID(fd).Device == d.device
+	return d != nil && d.group != nil && fd >= 0 && fileID(fd).Device == d.device
 }
 
 // identity identifies a file. It also distinguishes files that had the same inode number

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -26,18 +27,19 @@ type file struct {
 	name       string
 	fd         int // -1 when the base is not the default VFS
 	flags      vfs.OpenFlag
-	owner      bool         // it is the database itself
-	entry      bool         // its directory entry is not known to be durable
-	made       bool         // this connection made it, and a sync of the file covers its entry
-	shares     bool         // the groups of the database can sync it
-	chunk      int64        // bytes, see ChunkSize
-	prefetch   *prefetcher  // nil without prefetch
-	frames     *frameWriter // nil if it is no WAL
-	wal        *walFile     // nil if it is no WAL, or has no log
-	main       *file        // the database of this journal or WAL; nil if it is not known
-	beside     *file        // the WAL of this database, while this connection has it open
-	checkpoint bool         // this connection is running a checkpoint
-	walSynced  bool         // the WAL was synced for the running checkpoint
+	owner      bool          // it is the database itself
+	entry      bool          // its directory entry is not known to be durable
+	made       bool          // this connection made it, and a sync of the file covers its entry
+	shares     bool          // the groups of the database can sync it
+	chunk      int64         // bytes, see ChunkSize
+	prefetch   *prefetcher   // nil without prefetch
+	frames     *frameWriter  // nil if it is no WAL
+	wal        *walFile      // nil if it is no WAL, or has no log
+	absent     *vfs.Filename // of a WAL that has not been made; nil otherwise
+	main       *file         // the database of this journal or WAL; nil if it is not known
+	beside     *file         // the WAL of this database, while this connection has it open
+	checkpoint bool          // this connection is running a checkpoint
+	walSynced  bool          // the WAL was synced for the running checkpoint
 	closing    sync.Once
 }
 
@@ -87,10 +89,38 @@ func (f *file) Close() error {
 	return err
 }
 
+// need makes a WAL that is absent if it is to be written, or if the database is no longer locked so that another
+// connection may have made it.
+func (f *file) need(write bool) error {
+	if f.absent == nil || !write && f.exclusive() {
+		return nil
+	}
+	base, _, err := vfsutil.WrapOpenFilename(f.vfs.VFS, f.absent, f.flags)
+	if err != nil {
+		return vfs.SystemError(err, sqlite3.CANTOPEN)
+	}
+	f.File, f.fd, f.absent = base, descriptor(base), nil
+	f.entry, f.shares = !f.db.durable(f.id), f.db.shares(f.fd)
+	f.startLog()
+	return nil
+}
+
+// startLog begins to recognise the commits of a WAL, if the database uses a log.
+func (f *file) startLog() {
+	var syncData func() error
+	if f.fd >= 0 {
+		syncData = func() error { _, err := f.syncData(); return err }
+	}
+	f.wal = newWALFile(f, syncData)
+}
+
 // ReadAt reads from the file. With prefetch it reads cached pages with a raw system call, without entering
 // the scheduler, and prefetch may begin while the disk reads a page that is not cached.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if f.prefetch == nil {
+		if err := f.need(false); err != nil {
+			return 0, err
+		}
 		if f.frames.holds(off, len(p)) {
 			if err := f.frames.flush(f.File); err != nil {
 				return 0, err
@@ -103,6 +133,9 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 // Size returns the size of the file.
 func (f *file) Size() (int64, error) {
+	if err := f.need(false); err != nil {
+		return 0, err
+	}
 	if err := f.frames.flush(f.File); err != nil {
 		return 0, err
 	}
@@ -124,6 +157,9 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 			f.db.changed() // journal_mode=PERSIST
 		}
 		return n, err
+	}
+	if err := f.need(true); err != nil {
+		return 0, err
 	}
 	if off == 0 {
 		f.restarting()

@@ -85,22 +85,28 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 		if f.main != nil {
 			f.main.beside = f
 		}
-		var syncData func() error
-		if f.fd >= 0 {
-			syncData = func() error { _, err := f.syncData(); return err }
+		if _, absent := base.(absentWAL); absent {
+			f.absent = name
+		} else {
+			f.startLog()
 		}
-		f.wal = newWALFile(f, syncData)
 	}
 	return f, out, nil
 }
 
 // open opens a file of the base. made reports that it has made the file, a rollback journal, and that its
 // database is on a file system with which syncs are shared. Each of these (ext4, XFS, Btrfs) makes the entry
-// of a file that this system has made durable with the first sync of the file.
+// of a file that this system has made durable with the first sync of the file. A WAL may be an absentWAL.
 func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, out vfs.OpenFlag, made bool, err error) {
-	if flags&vfs.OPEN_MAIN_JOURNAL != 0 && flags&vfs.OPEN_CREATE != 0 {
+	if flags&(vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_WAL) != 0 && flags&vfs.OPEN_CREATE != 0 {
 		main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile())
-		if ok && main.shares && main.db.entry.Load() == nil {
+		switch {
+		case !ok:
+		case flags&vfs.OPEN_WAL != 0:
+			if main.exclusive() && v.missing(name.String()) {
+				return absentWAL{main.File}, flags, false, nil
+			}
+		case main.shares && main.db.entry.Load() == nil:
 			base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags|vfs.OPEN_EXCLUSIVE)
 			if err == nil {
 				return base, out &^ vfs.OPEN_EXCLUSIVE, true, nil
@@ -109,6 +115,12 @@ func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, o
 	}
 	base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags)
 	return base, out, false, err
+}
+
+// missing reports whether a file is known not to exist.
+func (v *ringVFS) missing(name string) bool {
+	there, err := v.Access(name, vfs.ACCESS_EXISTS)
+	return err == nil && !there
 }
 
 var errReserved = errors.New("sqlitevfs: the name is reserved for the log of commits: give the database another one")

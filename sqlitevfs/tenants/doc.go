@@ -17,9 +17,9 @@
 // temporary table, pragma, statement or page.
 //
 // The connection locks its database (PRAGMA locking_mode=exclusive). The WAL's index is then in
-// memory, so waking makes one file instead of two, and transactions take no locks. Other programs
-// get "database is locked" until the database is closed. [Options].Shared lets them in, for twice
-// the time of a wake-up.
+// memory and the WAL is made by the first write, so waking makes no file, and transactions take no
+// locks. Other programs get "database is locked" until the database is closed. [Options].Shared
+// lets them in, for twice the time of a wake-up.
 //
 // # Bounds
 //
@@ -28,12 +28,16 @@
 // in use counts as much as it may take, Options.TenantMemory, which the driver enforces; an idle
 // one counts what it has taken. Their sum never exceeds Options.Memory. The least recently used
 // idle database is closed when another one needs the room, or one of the connections that
-// Options.MaxOpen and Options.Descriptors allow. If no database is idle, a use waits.
+// Options.MaxOpen and Options.Descriptors allow. If no database is idle, a use waits. A few
+// connections are kept free in a large pool, so that a wake-up need not wait for another database
+// to be closed.
 //
 // # Who waits for whom
 //
 // Uses that wait for room get it in the order in which they came. The tenant that was used has its
 // next turn behind them. So a hot tenant has one connection and no more turns than others, and a
 // database that hangs delays its own tenant only, as long as there is room for others. A database
-// is opened once for all uses that wait for it, and they get the error if that fails.
+// is opened once for all uses that wait for it, and they get the error if that fails. As many
+// databases are opened at a time as there are processors, and one more for each that takes longer
+// than 2 ms, which waits for the disk.
 package tenants

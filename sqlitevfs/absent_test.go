@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+package sqlitevfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// TestWALIsMadeByAWrite: a connection with locking_mode EXCLUSIVE makes no file for reading, a WAL for its first write, and
+// uses one that is there.
+func TestWALIsMadeByAWrite(t *testing.T) {
+	for _, name := range []string{Name, NameLog, NamePlain} {
+		t.Run(name, func(t *testing.T) {
+			path := dbFile(t)
+			files := func(want ...string) {
+				t.Helper()
+				for _, suffix := range []string{suffixWAL, "-shm", suffixJournal} {
+					_, err := os.Stat(path + suffix)
+					there := false
+					for _, w := range want {
+						there = there || w == suffix
+					}
+					if there != (err == nil) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%s: %v, want %v", suffix, err, want)
+					}
+				}
+			}
+			open := func() *sqlite3.Conn {
+				c := connect(t, path, name)
+				execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full")
+				return c
+			}
+			c := open()
+			execSQL(t, c, "CREATE TABLE t(x)")
+			files(suffixWAL)
+			c.Close()
+			files()
+
+			c = open()
+			wantQuery(t, c, "SELECT count(*) FROM t", "0")
+			execSQL(t, c, "BEGIN IMMEDIATE; COMMIT; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA locking_mode=normal")
+			wantQuery(t, c, "SELECT count(*) FROM t", "0")
+			files()
+			other := connect(t, path, name, "_pragma", "busy_timeout(0)")
+			if err := other.Exec("PRAGMA busy_timeout=0; SELECT * FROM t"); !errors.Is(err, sqlite3.BUSY) {
+				t.Errorf("another connection: %v", err) // it could make a WAL
+			}
+			other.Close()
+			execSQL(t, c, "INSERT INTO t VALUES(1); INSERT INTO t VALUES(2)")
+			files(suffixWAL)
+			wantQuery(t, c, "SELECT count(*) FROM t", "2")
+			left, err := os.ReadFile(path + suffixWAL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			files()
+
+			path = dbFile(t) // as a kill leaves it
+			if err := errors.Join(os.WriteFile(path, db, 0o600), os.WriteFile(path+suffixWAL, left, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			c = open()
+			wantQuery(t, c, "SELECT count(*) FROM t", "2")
+			c.Close()
+			files()
+		})
+	}
+}
