@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,8 +52,14 @@ func tenantsProcess(dir string) int {
 // their log has.
 func crashedTenants(t *testing.T) string {
 	t.Helper()
-	needLog(t)
 	dir := t.TempDir()
+	crashTenants(t, dir)
+	return dir
+}
+
+func crashTenants(t *testing.T, dir string) {
+	t.Helper()
+	needLog(t)
 	child := exec.Command(os.Args[0], tenantsArg, dir)
 	child.Stderr = os.Stderr
 	if err := child.Run(); err != nil {
@@ -66,7 +73,6 @@ func crashedTenants(t *testing.T) string {
 		}
 		os.Remove(filepath.Join(dir, fmt.Sprint(i)) + "-shm")
 	}
-	return dir
 }
 
 // countRows opens a database and counts its rows.
@@ -267,6 +273,7 @@ type failFS struct {
 	mu       sync.Mutex
 	fail     func(op, name string, off int64) error
 	lookup   func() error // called after each write of a batch
+	opens    atomic.Int64 // of the log
 }
 
 func (f *failFS) Lookup(name string) (disk.ID, error) {
@@ -301,6 +308,9 @@ func (f *failFS) set(fail func(op, name string, off int64) error) {
 }
 
 func (f *failFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.File, error) {
+	if grouplog.Reserved(name) {
+		f.opens.Add(1)
+	}
 	file, err := f.FS.Open(name, flag, perm)
 	if err != nil {
 		return nil, err

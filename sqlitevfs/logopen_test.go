@@ -5,14 +5,20 @@ package sqlitevfs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
 const logName = "ringside-wal.log"
@@ -224,5 +230,50 @@ func TestFirstConnectionDecides(t *testing.T) {
 	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
 	if s := statsOf(path); s.GroupLog != "off" {
 		t.Error("the parameters of the second connection are used:", s)
+	}
+}
+
+// largeLog has a log that keeps all commits of a test.
+type largeLog struct{ *logBase }
+
+func (b largeLog) GroupLog() grouplog.Options { return grouplog.Options{FS: b.fs} }
+
+// TestEmptyLogIsReadOnce: a log without commits is not read again for each database that is opened, until it has changed.
+// Then another process has left commits there.
+func TestEmptyLogIsReadOnce(t *testing.T) {
+	needLog(t)
+	fsys := &failFS{FS: disk.OS}
+	base := "base-" + t.Name()
+	vfs.Register(base, largeLog{&logBase{vfs.Find("os"), fsys}})
+	t.Cleanup(func() { vfs.Unregister(base) })
+	name := register(t, Options{Base: base, GroupLog: On})
+	defer func(d time.Duration) { clockStep = d }(clockStep)
+	clockStep = 0
+	dir := t.TempDir()
+	path := filepath.Join(dir, "other")
+	c := connect(t, path, name)
+	execSQL(t, c, "PRAGMA journal_mode=wal; PRAGMA synchronous=full; CREATE TABLE t(x)")
+	for range 3 {
+		execSQL(t, c, "INSERT INTO t VALUES(1)")
+	}
+	c.Close()
+	read := func() int64 {
+		before := fsys.opens.Load()
+		if n, err := countRows(path, name); err != nil || n != 3 {
+			t.Fatalf("%d rows, %v", n, err)
+		}
+		return fsys.opens.Load() - before
+	}
+	if n := read(); n == 0 {
+		t.Fatal("the log was not opened")
+	}
+	if n := read(); n > 0 {
+		t.Errorf("the log was opened %d times again", n)
+	}
+	crashTenants(t, dir)
+	for i := range 3 {
+		if n, err := countRows(filepath.Join(dir, fmt.Sprint(i)), name); err != nil || n != 3 {
+			t.Errorf("database %d: %d rows, %v", i, n, err)
+		}
 	}
 }

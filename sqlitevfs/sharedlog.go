@@ -61,7 +61,9 @@ var logs = struct {
 	dirs map[logKey]*logDir
 	// ways chooses, for each device with an open log, between logs and syncs of WALs.
 	ways map[waysKey]*grouplog.Ways
-}{dirs: map[logKey]*logDir{}, ways: map[waysKey]*grouplog.Ways{}}
+	// empty has the states in which logs were found without commits.
+	empty map[logKey]disk.State
+}{dirs: map[logKey]*logDir{}, ways: map[waysKey]*grouplog.Ways{}, empty: map[logKey]disk.State{}}
 
 type waysKey struct {
 	fs     disk.FS
@@ -114,6 +116,32 @@ func (d *logDir) unlock() {
 	}
 }
 
+// maxEmpty is how many directories are remembered whose log was empty.
+const maxEmpty = 256
+
+// clockStep is more than the resolution of the times of files. Tests shorten it.
+var clockStep = 2 * time.Second
+
+// wasEmpty reports whether a log had no commits when it was in this state.
+func (k logKey) wasEmpty(s disk.State) bool {
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	return s != disk.State{} && logs.empty[k] == s
+}
+
+// noteEmpty remembers that a log has no commits. It was in this state before that was found out.
+func (k logKey) noteEmpty(s disk.State) {
+	if s == (disk.State{}) || time.Since(time.Unix(0, s.Changed)) < clockStep {
+		return // the next change may have the same time
+	}
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	if len(logs.empty) >= maxEmpty {
+		clear(logs.empty)
+	}
+	logs.empty[k] = s
+}
+
 // waited returns the result of an attempt that waited for another process since start.
 func (d *logDir) waited(start time.Time) error {
 	if d.busyAt.After(start) {
@@ -145,20 +173,19 @@ type logPlace struct {
 	how grouplog.Options
 }
 
-// logOf returns the place of the log of a database. A log in the directory of its databases serves no databases in
-// other directories, so that no file in a directory can change files elsewhere.
-func (v *ringVFS) logOf(database string, o Options) (logPlace, error) {
-	p := logPlace{dir: o.GroupLogDir, how: logOptions(v.VFS)}
-	if p.dir == "" {
-		p.dir = filepath.Dir(database)
-		p.how.Local = true
+// logOf returns the place of the log of a WAL, whose name is that of grouplog.Canonical. A log in the directory of its
+// databases serves no databases in other directories, so that no file in a directory can change files elsewhere.
+func (v *ringVFS) logOf(wal string, o Options) (logPlace, error) {
+	p := logPlace{dir: filepath.Dir(wal), how: logOptions(v.VFS)}
+	if p.how.Local = o.GroupLogDir == ""; !p.how.Local {
+		inside, err := grouplog.Canonical(filepath.Join(o.GroupLogDir, "log"))
+		if err != nil {
+			return p, err
+		}
+		p.dir = filepath.Dir(inside)
 	}
-	inside, err := grouplog.Canonical(filepath.Join(p.dir, "log"))
-	if err != nil {
-		return p, err
-	}
-	p.dir = filepath.Dir(inside)
 	p.key = logKey{fs: p.how.FS}
+	var err error
 	if p.key.id, err = p.how.FS.Lookup(p.dir); err != nil {
 		p.key.dir = p.dir
 	}
@@ -177,7 +204,7 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	if err != nil {
 		return logError(err)
 	}
-	at, err := v.logOf(database, o)
+	at, err := v.logOf(wal, o)
 	if err == nil {
 		err = at.recover(database, wal, flags, o)
 	}
@@ -187,7 +214,7 @@ func (v *ringVFS) recoverLog(database string, flags vfs.OpenFlag, o Options) err
 	if o.GroupLogDir != "" {
 		own := o
 		own.GroupLogDir = ""
-		beside, err := v.logOf(database, own)
+		beside, err := v.logOf(wal, own)
 		if err == nil && beside.key != at.key {
 			err = beside.recover(database, wal, flags, o)
 		}
@@ -224,7 +251,7 @@ func (p logPlace) elsewhere(database, wal string) error {
 	return logError(fmt.Errorf("%s may lack commits that a log in another directory holds: open it with Options.GroupLogDir or grouplogdir=%q, or use \"ringside log replay\" there: %w", database, at.Dir, err))
 }
 
-// recover replays one log.
+// recover replays one log, unless it is missing, or had no commits in the state that it has still.
 func (p logPlace) recover(database, wal string, flags vfs.OpenFlag, o Options) error {
 	start := time.Now()
 	d := lockLogDir(p.key, p.dir)
@@ -232,9 +259,13 @@ func (p logPlace) recover(database, wal string, flags vfs.OpenFlag, o Options) e
 	if d.open != nil {
 		return nil // it was replayed when it was opened
 	}
-	err := d.waited(start)
+	state, err := p.how.FS.State(grouplog.Path(p.dir, p.how))
+	if d.pending == nil && (errors.Is(err, fs.ErrNotExist) || err == nil && p.key.wasEmpty(state)) {
+		return nil
+	}
+	err = d.waited(start)
 	if err == nil && flags&vfs.OPEN_READONLY == 0 {
-		err = d.replay(p.how, wal, o.logger())
+		err = d.replay(p.how, wal, state, o.logger())
 	}
 	if flags&vfs.OPEN_READONLY != 0 || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported) {
 		err = grouplog.Lacks(p.dir, wal, p.how)
@@ -271,9 +302,9 @@ func usesWAL(database string) bool {
 }
 
 // replay writes the commits of a log into its databases. It returns the reason why the
-// database with the given WAL may lack commits, or nil if it lacks none. The caller holds the
-// mutex.
-func (d *logDir) replay(how grouplog.Options, wal string, logger *slog.Logger) error {
+// database with the given WAL may lack commits, or nil if it lacks none. The log was in this state before. The caller
+// holds the mutex.
+func (d *logDir) replay(how grouplog.Options, wal string, state disk.State, logger *slog.Logger) error {
 	if p := d.pending; p != nil && p.Lacks(wal) == nil {
 		how.Known = p
 	}
@@ -287,6 +318,9 @@ func (d *logDir) replay(how grouplog.Options, wal string, logger *slog.Logger) e
 	if report.Pending() != nil {
 		d.pending = &report
 	}
+	if report.ID == 0 { // it was closed after its last commit
+		d.key.noteEmpty(state)
+	}
 	if how.Known == nil {
 		replayed(logger, d.dir, &report, before)
 	}
@@ -296,7 +330,11 @@ func (d *logDir) replay(how grouplog.Options, wal string, logger *slog.Logger) e
 // acquireLog opens the log of a database for its first commit, creating it if
 // necessary. The caller must release it.
 func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
-	at, err := v.logOf(database, o)
+	wal, err := grouplog.Canonical(database + suffixWAL)
+	if err != nil {
+		return nil, err
+	}
+	at, err := v.logOf(wal, o)
 	if err != nil {
 		return nil, err
 	}

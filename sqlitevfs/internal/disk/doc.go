@@ -40,6 +40,13 @@ type ID struct {
 	Born          int64 // nanoseconds; 0 if the file system does not record it
 }
 
+// State is what changes when a file is written, renamed or replaced.
+type State struct {
+	ID      ID
+	Size    int64
+	Changed int64 // when the inode was changed, in nanoseconds; no call sets it
+}
+
 // FS opens, lists, renames and removes files. Its methods may be called concurrently. Errors are
 // *fs.PathError, or *os.LinkError for Rename.
 type FS interface {
@@ -48,6 +55,9 @@ type FS interface {
 	Open(name string, flag Flag, perm fs.FileMode) (File, error)
 	// Lookup returns the identity of the file with a name.
 	Lookup(name string) (ID, error)
+	// State returns the state of the file with a name. Two changes within the resolution of Changed, which is a second on
+	// old file systems, may have the same time.
+	State(name string) (State, error)
 	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
 	Remove(name string) error

@@ -30,7 +30,8 @@ func (osFS) Open(name string, flag Flag, perm fs.FileMode) (File, error) {
 	return &osFile{File: f}, nil
 }
 
-func (osFS) Lookup(name string) (ID, error) { return lookup(name) }
+func (osFS) Lookup(name string) (ID, error)   { return lookup(name) }
+func (osFS) State(name string) (State, error) { return state(name) }
 
 func (osFS) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -75,15 +75,29 @@ func again(call func() (int, error)) (int, error) {
 // times of changes: a file whose times were read gets new ones, to the nanosecond, with its next write since
 // Linux 6.13. The write then changes the inode, and making it durable takes a third longer.
 func Stat(dir int, name string, flags int) (ID, error) {
+	id, _, err := stat(dir, name, flags, 0)
+	return id, err
+}
+
+// stat asks for more than the identity.
+func stat(dir int, name string, flags int, more uint32) (ID, *unix.Statx_t, error) {
 	var st unix.Statx_t
-	if err := sys.Statx(dir, name, flags, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
-		return ID{}, &fs.PathError{Op: "statx", Path: name, Err: err}
+	if err := sys.Statx(dir, name, flags, unix.STATX_INO|unix.STATX_BTIME|more, &st); err != nil {
+		return ID{}, nil, &fs.PathError{Op: "statx", Path: name, Err: err}
 	}
 	id := ID{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 	}
-	return id, nil
+	return id, &st, nil
+}
+
+func state(name string) (State, error) {
+	id, st, err := stat(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_SIZE|unix.STATX_CTIME)
+	if err != nil {
+		return State{}, err
+	}
+	return State{id, int64(st.Size), st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec)}, nil
 }
 
 func lookup(name string) (ID, error) { return Stat(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW) }

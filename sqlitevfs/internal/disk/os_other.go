@@ -42,6 +42,10 @@ func lookup(name string) (ID, error) {
 	return ID{}, &fs.PathError{Op: "stat", Path: name, Err: errors.ErrUnsupported}
 }
 
+func state(name string) (State, error) {
+	return State{}, &fs.PathError{Op: "stat", Path: name, Err: errors.ErrUnsupported}
+}
+
 func (f *osFile) ID() (ID, error) {
 	return ID{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.ErrUnsupported}
 }

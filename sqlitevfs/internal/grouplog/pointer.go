@@ -78,8 +78,8 @@ func decodePointer(b []byte) (p Place, ok bool) {
 // errForeign means that another program has made a file with the name of a pointer.
 var errForeign = errors.New("another program's file has the name that the pointer to the log needs")
 
-// Elsewhere returns where the log of a WAL is by its pointer, and a zero Place if the WAL has none. It
-// only needs permission to read the pointer.
+// Elsewhere returns where the log of a WAL is by its pointer, and a zero Place if the WAL has none. The name is
+// that of [Canonical]. It only needs permission to read the pointer.
 func Elsewhere(wal string, o Options) (p Place, err error) {
 	if p, err = readPointer(wal, o); errors.Is(err, errForeign) {
 		return Place{}, nil
@@ -90,10 +90,6 @@ func Elsewhere(wal string, o Options) (p Place, err error) {
 // readPointer returns the place that the pointer beside a WAL names: the zero Place if there is no
 // pointer, errForeign if the file is not one.
 func readPointer(wal string, o Options) (p Place, err error) {
-	wal, err = Canonical(wal)
-	if err != nil {
-		return p, err
-	}
 	f, err := cmp.Or(o.FS, disk.OS).Open(PointerTo(wal), disk.ReadOnly, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil

@@ -48,7 +48,8 @@ func (f recordedFS) Open(name string, flag disk.Flag, perm fs.FileMode) (disk.Fi
 	return &recordedFile{file, f.r, f.p, number, flag&disk.Durable != 0}, nil
 }
 
-func (f recordedFS) Lookup(name string) (disk.ID, error) { return disk.OS.Lookup(name) }
+func (f recordedFS) Lookup(name string) (disk.ID, error)   { return disk.OS.Lookup(name) }
+func (f recordedFS) State(name string) (disk.State, error) { return disk.OS.State(name) }
 
 func (f recordedFS) List(dir string) ([]string, error) { return disk.OS.List(dir) }
 
