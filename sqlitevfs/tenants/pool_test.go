@@ -267,6 +267,74 @@ func (v stuckVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 
 func (f stuckFile) Close() error { <-f.hang; return f.File.Close() }
 
+// TestPlaces: as many databases are opened at a time as there are places, a use that waits for one can give up, and
+// databases that take long to be opened leave theirs to others.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	const tenants = 24
+	var opening, most atomic.Int64
+	hang := make(chan struct{})
+	p := newPool(t, Options{VFS: "os", Init: func(*sqlite3.Conn, string) error {
+		n := opening.Add(1)
+		defer opening.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		<-hang
+		return nil
+	}})
+	p.room.patient = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	create := func() {
+		for i := range tenants {
+			all.Go(func() {
+				if err := p.Create(ctx, "t"+strconv.Itoa(i), exec1("SELECT 1")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for !done() {
+			if ctx.Err() != nil {
+				t.Errorf("%s: %d are being opened, %+v", what, opening.Load(), p.Stats())
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	create()
+	await("with places", func() bool { return int(opening.Load()) == places() && p.Stats().Waiting == tenants-places() })
+	open := p.Stats().Open
+	short, end := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer end()
+	if err := p.Create(short, "late", exec1("SELECT 1")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a use that gives up: %v", err)
+	}
+	if s := p.Stats(); s.Open != open || s.Waiting != tenants-places() {
+		t.Errorf("after it: %+v, %d were open", s, open)
+	}
+	close(hang)
+	all.Wait()
+	if n := int(most.Load()); n > places() {
+		t.Errorf("%d were opened at a time; there are %d places", n, places())
+	}
+
+	for i := range tenants {
+		must(t, p.Closed(ctx, "t"+strconv.Itoa(i), func(string) error { return nil }))
+	}
+	hang = make(chan struct{})
+	p.room.mu.Lock()
+	p.room.patient = patience
+	p.room.mu.Unlock()
+	create()
+	await("all take long", func() bool { return opening.Load() == tenants })
+	close(hang)
+	all.Wait()
+}
+
 // TestSingleWakeUp: uses that wait for a database that is closed share its wake-up, and its
 // failure.
 func TestSingleWakeUp(t *testing.T) {

@@ -5,6 +5,7 @@ package tenants
 import (
 	"container/list"
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -17,8 +18,13 @@ type room struct {
 	tenants map[string]*tenant // those that are open, in use or waited for
 	idle    list.List          // of *tenant whose connection is not in use, least recently used first
 	queue   list.List          // of *turn that wait for room; each has the turn of its tenant
-	open    size               // all connections
+	gate    list.List          // of *turn that have room, and wait for a place to open their database
+	waking  list.List          // of *tenant that have a place, the first one first
+	timed   bool               // a timer runs for the first of waking
+	patient time.Duration      // patience; tests change it
+	open    size               // all connections, and the room of the gate
 	closing size               // those of them that are being closed
+	spare   int                // for how many wake-ups room is kept free
 	waiting int
 	inUse   int
 	stats   Stats // the counters only
@@ -43,23 +49,27 @@ type tenant struct {
 	charge  int64         // bytes of the bound
 	place   *list.Element // in idle
 	used    time.Time
-	busy    bool      // a turn is in the queue, or has the connection
-	closing bool      // the connection is being closed
-	turns   list.List // of *turn
-	closed  *turn     // waits until the connection is closed; it has the turn
+	busy    bool          // a turn is in the queue, or has the connection
+	closing bool          // the connection is being closed
+	waking  *list.Element // in waking
+	since   time.Time     // of waking
+	turns   list.List     // of *turn
+	closed  *turn         // waits until the connection is closed; it has the turn
 }
 
 // turn is a use that waits.
 type turn struct {
 	create, closed bool // the use creates the database, needs it closed
 	t              *tenant
-	place          *list.Element // in turns or queue; nil if it was granted or refused
-	queued         bool          // in queue
+	place          *list.Element // in a list; nil if it was granted or refused
+	in             *list.List    // turns, queue or gate
 	granted        chan error
 }
 
 func (r *room) init(o *Options) {
 	r.opts, r.tenants, r.change = o, make(map[string]*tenant), make(chan struct{})
+	r.patient = patience
+	r.spare = min(2*places(), o.MaxOpen/8, int(o.Memory/o.TenantMemory/8))
 }
 
 // acquire waits for the turn of a tenant, and for room. The caller must open the database if it is
@@ -82,7 +92,7 @@ func (r *room) acquire(ctx context.Context, name string, w turn) (*tenant, error
 	w.t = t
 	r.waiting++
 	if t.busy {
-		w.place = t.turns.PushBack(&w)
+		w.enter(&t.turns)
 	} else {
 		r.seek(&w)
 	}
@@ -95,6 +105,14 @@ func (r *room) acquire(ctx context.Context, name string, w turn) (*tenant, error
 	return r.leave(ctx, &w)
 }
 
+// enter puts a turn behind the others of a list, and exit removes it.
+func (w *turn) enter(l *list.List) { w.place, w.in = l.PushBack(w), l }
+
+func (w *turn) exit() {
+	w.in.Remove(w.place)
+	w.place, w.in = nil, nil
+}
+
 // leave gives up a turn, unless it was granted meanwhile.
 func (r *room) leave(ctx context.Context, w *turn) (*tenant, error) {
 	r.mu.Lock()
@@ -105,12 +123,12 @@ func (r *room) leave(ctx context.Context, w *turn) (*tenant, error) {
 		t.closed = nil
 	case w.place == nil:
 		return t, <-w.granted
-	case w.queued:
-		r.queue.Remove(w.place)
-	default:
-		t.turns.Remove(w.place)
+	case w.in == &t.turns:
+		w.exit()
 		r.waiting--
 		return nil, ctx.Err()
+	default:
+		r.abandon(w)
 	}
 	r.waiting--
 	r.pass(t)
@@ -123,12 +141,12 @@ func (r *room) seek(w *turn) {
 	t.busy = true
 	switch {
 	case !w.closed:
-		w.place, w.queued = r.queue.PushBack(w), true
+		w.enter(&r.queue)
 		r.admit()
 	case t.conn == nil && !t.closing:
 		r.grant(w)
 	default:
-		t.closed, w.place = w, nil
+		t.closed = w
 		if t.conn != nil {
 			r.shut(t)
 		}
@@ -137,7 +155,6 @@ func (r *room) seek(w *turn) {
 
 // grant ends the wait of a turn. The caller holds the mutex.
 func (r *room) grant(w *turn) {
-	w.place = nil
 	r.waiting--
 	r.inUse++
 	w.granted <- nil
@@ -156,14 +173,71 @@ func (r *room) admit() {
 		if !r.fits(r.with(r.open, w.t)) {
 			break
 		}
-		r.queue.Remove(e)
+		w.exit()
 		r.take(w.t)
-		r.grant(w)
+		if w.t.conn == nil {
+			w.enter(&r.gate)
+		} else {
+			r.grant(w)
+		}
 	}
+	r.openGate()
 	r.makeRoom()
 }
 
-// makeRoom begins to close idle databases for the turns in the queue. The caller holds the mutex.
+// places is how many databases are opened at a time. Opening one takes a processor for most of its time: if more are
+// opened at a time, all of them take longer.
+func places() int { return runtime.GOMAXPROCS(0) }
+
+// patience is after which time a database that is being opened has no place any more: it waits for the disk, or hangs.
+const patience = 2 * time.Millisecond
+
+// openGate grants turns whose databases are to be opened. The caller holds the mutex.
+func (r *room) openGate() {
+	for e := r.gate.Front(); e != nil; e = r.gate.Front() {
+		for first := r.waking.Front(); first != nil; first = r.waking.Front() {
+			t := first.Value.(*tenant)
+			if time.Since(t.since) < r.patient {
+				break
+			}
+			r.vacate(t)
+		}
+		if r.waking.Len() >= places() {
+			r.await()
+			return
+		}
+		w := e.Value.(*turn)
+		w.exit()
+		w.t.since, w.t.waking = time.Now(), r.waking.PushBack(w.t)
+		r.grant(w)
+	}
+}
+
+// await opens the gate when the first of waking has no place any more. The caller holds the mutex.
+func (r *room) await() {
+	if r.timed {
+		return
+	}
+	r.timed = true
+	since := r.waking.Front().Value.(*tenant).since
+	time.AfterFunc(time.Until(since.Add(r.patient)), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.timed = false
+		r.openGate()
+	})
+}
+
+// vacate gives the place of a tenant to another one. The caller holds the mutex.
+func (r *room) vacate(t *tenant) {
+	if t.waking != nil {
+		r.waking.Remove(t.waking)
+		t.waking = nil
+	}
+}
+
+// makeRoom begins to close idle databases for the turns in the queue, and for some that may come. The caller holds the
+// mutex.
 func (r *room) makeRoom() {
 	after := size{r.open.conns - r.closing.conns, r.open.bytes - r.closing.bytes}
 	n := 0
@@ -172,17 +246,32 @@ func (r *room) makeRoom() {
 		if t.closing {
 			continue
 		}
-		for after = r.with(after, t); !r.fits(after); {
-			victim := r.victim(t, n == 0)
-			if victim == nil {
-				return
-			}
-			after.add(-1, -victim.charge)
-			r.stats.Evicted++
-			r.shut(victim)
+		after = r.with(after, t)
+		if !r.evict(&after, func() *tenant { return r.victim(t, n == 0) }) {
+			return
 		}
 		n++
 	}
+	for ; n < r.spare; n++ {
+		after.add(1, r.opts.TenantMemory)
+		if !r.evict(&after, r.oldest) {
+			return
+		}
+	}
+}
+
+// evict begins to close databases until a size fits. It reports false if there are too few.
+func (r *room) evict(after *size, victim func() *tenant) bool {
+	for !r.fits(*after) {
+		t := victim()
+		if t == nil {
+			return false
+		}
+		after.add(-1, -t.charge)
+		r.stats.Evicted++
+		r.shut(t)
+	}
+	return true
 }
 
 // ahead is for how many turns databases are closed at a time. To close one may wait for the disk.
@@ -270,6 +359,8 @@ func (r *room) woken(t *tenant, c *Conn) {
 	defer r.mu.Unlock()
 	t.conn = c
 	r.stats.Wakes++
+	r.vacate(t)
+	r.openGate()
 }
 
 // failed gives a turn back whose database could not be opened. The turns that wait for the same
@@ -277,13 +368,13 @@ func (r *room) woken(t *tenant, c *Conn) {
 func (r *room) failed(t *tenant, create bool, err error, own bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open.add(-1, -t.charge)
-	t.charge = 0
+	r.giveBack(t)
+	r.vacate(t)
 	r.inUse--
 	for e := t.turns.Front(); e != nil && !own; {
 		w, next := e.Value.(*turn), e.Next()
 		if !w.closed && w.create == create {
-			t.turns.Remove(e)
+			w.exit()
 			r.refuse(w, err)
 		}
 		e = next
@@ -291,9 +382,22 @@ func (r *room) failed(t *tenant, create bool, err error, own bool) {
 	r.pass(t)
 }
 
+// giveBack gives the room of a tenant back that has no connection. The caller holds the mutex.
+func (r *room) giveBack(t *tenant) {
+	r.open.add(-1, -t.charge)
+	t.charge = 0
+}
+
+// abandon removes a turn from the queue or the gate. The caller holds the mutex.
+func (r *room) abandon(w *turn) {
+	if w.in == &r.gate {
+		r.giveBack(w.t)
+	}
+	w.exit()
+}
+
 // refuse ends the wait of a turn with an error. The caller holds the mutex.
 func (r *room) refuse(w *turn, err error) {
-	w.place = nil
 	r.waiting--
 	w.granted <- err
 }
@@ -324,8 +428,9 @@ func (r *room) release(t *tenant, keep bool) {
 func (r *room) pass(t *tenant) {
 	t.busy = false
 	if e := t.turns.Front(); e != nil {
-		t.turns.Remove(e)
-		r.seek(e.Value.(*turn))
+		w := e.Value.(*turn)
+		w.exit()
+		r.seek(w)
 	}
 	r.forget(t)
 	r.admit()
@@ -380,16 +485,19 @@ func (r *room) drain() (int, <-chan struct{}) {
 	r.ended = true
 	for _, t := range r.tenants {
 		for e := t.turns.Front(); e != nil; e = t.turns.Front() {
-			t.turns.Remove(e)
-			r.refuse(e.Value.(*turn), ErrClosed)
+			w := e.Value.(*turn)
+			w.exit()
+			r.refuse(w, ErrClosed)
 		}
 	}
-	for e := r.queue.Front(); e != nil; e = r.queue.Front() {
-		w := e.Value.(*turn)
-		r.queue.Remove(e)
-		w.t.busy = false
-		r.refuse(w, ErrClosed)
-		r.forget(w.t)
+	for _, l := range []*list.List{&r.queue, &r.gate} {
+		for e := l.Front(); e != nil; e = l.Front() {
+			w := e.Value.(*turn)
+			r.abandon(w)
+			w.t.busy = false
+			r.refuse(w, ErrClosed)
+			r.forget(w.t)
+		}
 	}
 	for e := r.idle.Front(); e != nil; e = r.idle.Front() {
 		r.shut(e.Value.(*tenant))
