@@ -160,23 +160,19 @@ func TestCommitBehindSnapshot(t *testing.T) {
 	b.mu.Lock()
 	d := b.dbs["tenant.db"]
 	b.mu.Unlock()
-	scratch, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer scratch.Close()
 	for i := range 2 {
 		if err := commit(db, i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s, err := d.snapshot(scratch)
+	s, err := d.snapshot()
 	if err == nil {
 		err = commit(db, 2)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.file.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.epoch <= s.epoch {

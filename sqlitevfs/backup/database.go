@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -327,7 +328,7 @@ func (d *database) reopened() {
 
 // snapshot copies the database while it is used: the file, which changes meanwhile, and all frames that were or
 // will be written into it. The caller has no lock; one goroutine at a time calls it.
-func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
+func (d *database) snapshot() (s snapshot, err error) {
 	d.mu.Lock()
 	d.full, d.why = false, nil
 	d.size = 0 // it was not counted while pages were given up
@@ -338,12 +339,15 @@ func (d *database) snapshot(scratch *os.File) (s snapshot, err error) {
 	d.mu.Unlock()
 	defer func() {
 		if err != nil {
+			if s.file != nil {
+				s.file.Close()
+			}
 			d.mu.Lock()
 			d.lose(err)
 			d.mu.Unlock()
 		}
 	}()
-	if s, err = copyFile(d.path, scratch); err != nil {
+	if s, err = d.copyFile(); err != nil {
 		return s, err
 	}
 	for deadline := time.Now().Add(5 * time.Second); d.writing.Load(); {
@@ -407,7 +411,7 @@ func (d *database) takeAll() error {
 
 // snapshot is a copy of a database: a file, and the pages that changed while it was made.
 type snapshot struct {
-	file    *os.File
+	file    copied
 	page    int
 	pages   uint32 // in the file
 	commit  uint32 // of the database
@@ -415,23 +419,56 @@ type snapshot struct {
 	epoch   uint64
 }
 
-// copyFile copies a database file to scratch.
-func copyFile(path string, scratch *os.File) (s snapshot, err error) {
-	f, err := os.Open(path)
+// copied is a copy of a file. Close frees what it takes.
+type copied interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// inMemory is a copy whose bytes Options.Memory counts.
+type inMemory struct {
+	*bytes.Reader
+	b *Backup
+}
+
+func (m inMemory) Close() error {
+	m.b.memory.Add(-m.Size())
+	return nil
+}
+
+// onDisk is a copy in a file of Options.Scratch.
+type onDisk struct{ *os.File }
+
+func (c onDisk) Close() error { return errors.Join(c.File.Close(), os.Remove(c.Name())) }
+
+// copyFile copies the database file: to memory if it takes no more than a 64th of Options.Memory, as to make and to remove a
+// file would take longer.
+func (d *database) copyFile() (s snapshot, err error) {
+	f, err := os.Open(d.path)
 	if err != nil {
 		return s, err
 	}
 	defer f.Close()
-	s.file = scratch
 	size, pages, err := dimensions(f)
 	if err != nil {
+		s.file = inMemory{bytes.NewReader(nil), d.b}
 		return s, ignoreEOF(err)
 	}
 	s.page, s.pages = size, pages
-	if err := scratch.Truncate(0); err != nil {
+	total := int64(pages) * int64(size)
+	if total <= d.b.opts.Memory/64 && d.b.memory.Load()+total <= d.b.opts.Memory {
+		p := make([]byte, total)
+		s.file = inMemory{bytes.NewReader(p), d.b}
+		d.b.memory.Add(total)
+		_, err = io.ReadFull(io.NewSectionReader(f, 0, total), p)
 		return s, err
 	}
-	_, err = io.Copy(io.NewOffsetWriter(scratch, 0), io.NewSectionReader(f, 0, int64(pages)*int64(size)))
+	scratch, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	if err != nil {
+		return s, err
+	}
+	s.file = onDisk{scratch}
+	_, err = io.Copy(scratch, io.NewSectionReader(f, 0, total))
 	return s, err
 }
 

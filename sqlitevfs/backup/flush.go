@@ -135,12 +135,15 @@ func (d *database) takeFound() {
 // connect compares the state in which the database was found with the newest one in the target. It reports whether the
 // pages that were taken continue that.
 func (d *database) connect(ctx context.Context) (bool, error) {
-	d.needBase()
 	files, err := Files(ctx, d.b.target, d.name)
 	if err != nil {
 		return false, err
 	}
-	d.txid = newest(files)
+	if d.txid = newest(files); d.txid == 0 { // there is nothing to compare
+		d.baseState.CompareAndSwap(baseUnknown, baseLost)
+		return false, nil
+	}
+	d.needBase()
 	chain, err := plan(files)
 	if err != nil {
 		if errors.Is(err, ErrGap) {
@@ -180,16 +183,11 @@ const scratchPrefix = "ringside-backup-"
 
 // prepareFull makes a snapshot. It has all transactions from the first one on.
 func (d *database) prepareFull(since time.Time) error {
-	scratch, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	s, err := d.snapshot()
 	if err != nil {
 		return err
 	}
-	defer os.Remove(scratch.Name())
-	defer scratch.Close()
-	s, err := d.snapshot(scratch)
-	if err != nil {
-		return err
-	}
+	defer s.file.Close()
 	free := int64(len(s.changed) * s.page)
 	defer func() { d.b.memory.Add(-free) }()
 	if s.commit == 0 {
@@ -218,7 +216,8 @@ func (d *database) prepareFull(since time.Time) error {
 // output returns what an object of at most a number of bytes is written to.
 func (d *database) output(o *object, size int64) (out io.Writer, err error) {
 	if size <= maxMemory && d.b.memory.Load()+size <= d.b.opts.Memory {
-		return &bytes.Buffer{}, nil
+		o.buffer = buffers.Get().(*bytes.Buffer)
+		return o.buffer, nil
 	}
 	o.file, err = os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
 	return o.file, err

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -99,14 +100,37 @@ func (d Dir) Put(_ context.Context, name string, body *io.SectionReader, stamp t
 	}
 	err = os.Link(f.Name(), path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = d.mkdir(filepath.Dir(path)); err == nil {
-			err = os.Link(f.Name(), path)
-		}
+		return d.linkBelow(f.Name(), path)
 	}
 	if err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// linkBelow gives a file a name whose directories are missing. It makes them durable afterwards, from the target's on,
+// since the first sync makes the file system commit all of them. Another Put may have made some and not synced
+// them yet.
+func (d Dir) linkBelow(file, path string) error {
+	dir, root := filepath.Dir(path), filepath.Clean(string(d))
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Link(file, path)
+	}
+	if err != nil {
+		return err
+	}
+	chain := []string{dir}
+	for dir != root && len(dir) > len(root) {
+		dir = filepath.Dir(dir)
+		chain = append(chain, dir)
+	}
+	for _, dir := range slices.Backward(chain) {
+		if err := syncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // create creates a file that is to be an object. tidy removes it if the process is killed before.

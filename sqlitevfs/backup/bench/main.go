@@ -9,6 +9,7 @@
 //	bench litestream -dbs 500 -exe PROGRAM  the same of Litestream
 //	bench wake -dbs 10000                   opening, using and closing databases
 //	bench hour -dbs 10000 -turns 60 -turn 1m  a backup while tenants come and go, and its restore
+//	bench start -dbs 10000 -busy 64         the first start of a backup beside tenants that commit
 //
 // Each makes its databases in a new directory below -dir.
 package main
@@ -27,6 +28,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	_ "github.com/ncruces/go-sqlite3/driver"
@@ -37,10 +39,12 @@ import (
 
 // options are set by the command line.
 type options struct {
-	dir, target, vfs, exe, profile string
-	dbs, turns, busy               int
-	turn                           time.Duration
-	interval                       time.Duration
+	dir, target, vfs, exe, profile, only string
+	statement                            string
+	dbs, turns, busy, parallel           int
+	goroutines                           int
+	turn                                 time.Duration
+	interval                             time.Duration
 }
 
 func main() {
@@ -56,9 +60,13 @@ func main() {
 	f.IntVar(&o.busy, "busy", 64, "how many databases commit at a time (hour), or are open at a time (tenants in wake)")
 	f.IntVar(&o.turns, "turns", 5, "pairs of turns; turns of hour")
 	f.DurationVar(&o.turn, "turn", 4*time.Second, "how long a turn is")
+	f.StringVar(&o.only, "only", "", "measure the ways to wake a database whose name begins so")
+	f.StringVar(&o.statement, "statement", "", "SELECT or UPDATE; default: both (wake)")
+	f.IntVar(&o.goroutines, "goroutines", 0, "1, 2 or 8; 0: each of them (wake)")
+	f.IntVar(&o.parallel, "parallel", 0, "Options.Parallel; 0: the default")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
 	if len(os.Args) < 2 {
-		log.Fatal("usage: bench busy|idle|litestream|wake|hour [FLAGS]")
+		log.Fatal("usage: bench busy|idle|litestream|wake|hour|start [FLAGS]")
 	}
 	_ = f.Parse(os.Args[2:])
 	dir, err := os.MkdirTemp(o.dir, "backup-bench-")
@@ -71,11 +79,11 @@ func main() {
 		target, err = filepath.Join(dir, "target"), os.Mkdir(filepath.Join(dir, "target"), 0o700)
 	}
 	o.target = target
-	run := map[string]func(options) error{"busy": busy, "idle": idle, "litestream": litestream, "wake": wake, "hour": hour}[os.Args[1]]
+	run := map[string]func(options) error{"busy": busy, "idle": idle, "litestream": litestream, "wake": wake, "hour": hour, "start": firstStart}[os.Args[1]]
 	switch {
 	case err != nil:
 	case run == nil:
-		err = fmt.Errorf("%q: must be busy, idle, litestream, wake or hour", os.Args[1])
+		err = fmt.Errorf("%q: must be busy, idle, litestream, wake, hour or start", os.Args[1])
 	default:
 		err = run(o)
 	}
@@ -110,6 +118,7 @@ func (o options) create() error {
 	for i := 1; i < o.dbs && err == nil; i++ {
 		err = os.WriteFile(o.path(i), content, 0o600)
 	}
+	syscall.Sync() // a turn does not pay for them
 	return err
 }
 
@@ -124,7 +133,7 @@ func (o options) open(i int) (*sql.DB, error) {
 
 func (o options) start() (*backup.Backup, error) {
 	return backup.Start(backup.Options{
-		Dir: o.data(), Target: backup.Dir(o.target), Interval: o.interval, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Dir: o.data(), Target: backup.Dir(o.target), Interval: o.interval, Parallel: o.parallel, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
 

@@ -21,15 +21,18 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs/tenants"
 )
 
-// wake uses databases at random, most of which are closed, by 1 and by 8 goroutines: by a *sql.DB for each use, by the
+// wake uses databases at random, most of which are closed, by 1, 2 and 8 goroutines: by a *sql.DB for each use, by the
 // two *sql.DB and the pragmas that PocketBase (v0.30) opens a database with, by the driver's own connections, and
 // by package tenants.
 func wake(o options) error {
 	if err := o.create(); err != nil {
 		return err
 	}
-	for _, goroutines := range []int{1, 8} {
+	for _, goroutines := range []int{1, 2, 8} {
 		for _, statement := range []string{"SELECT body FROM t WHERE id = 7", "UPDATE t SET body = randomblob(500) WHERE id = 7"} {
+			if o.goroutines != 0 && goroutines != o.goroutines || !strings.HasPrefix(statement, o.statement) {
+				continue
+			}
 			if err := o.wakeEach(goroutines, statement); err != nil {
 				return err
 			}
@@ -67,6 +70,9 @@ func (o options) wakePool(name string, goroutines int, statement string) error {
 }
 
 func (o options) wakeMany(name string, goroutines int, use func(i int) (time.Duration, error)) error {
+	if !strings.HasPrefix(name, o.only) {
+		return nil
+	}
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
