@@ -154,10 +154,16 @@ scenarios: ## a million operations of seeded scenarios, with the race detector; 
 
 CHAOS ?= 20m
 .PHONY: chaos
-chaos: ## the tests of ./replica in their full sizes, and seeds of faults on three machines for CHAOS (20m)
-	$(GO) test -count=1 -timeout 0 ./replica -long $(CHAOS)
+chaos: ## the tests of ./replica in their full sizes, and seeds of faults on three machines for CHAOS (20m), with a continuous backup
+	$(GO) test -overlay=replica/testdata/backup/overlay.json -count=1 -timeout 0 ./replica -long $(CHAOS)
 	$(GO) test -count=1 -timeout 60m ./sqlitevfs/backup -long
-	$(GO) test -count=1 -timeout 0 ./replica/cmd/... -run TestBackupUnderFaults -long $(CHAOS)
+	$(GO) test -count=1 -timeout 0 ./replica/cmd/... -run 'TestBackupUnderFaults$$' -long $(CHAOS)
+
+STORES ?= 2m
+.PHONY: stores
+stores: ## backups to a real S3 server, which the module proxy serves, with faults; a cluster's for STORES (2m)
+	RINGSIDE_REFEREES=all $(GO) test $(QUICK) -count=1 -v -timeout 30m ./sqlitevfs/backup/s3 -run TestServer
+	RINGSIDE_REFEREES=all $(GO) test $(QUICK) -count=1 -v -timeout 60m ./replica/cmd/ringside-replica -run OnServer -long $(STORES)
 
 .PHONY: nightly
 nightly: export RINGSIDE_LONG ?= 1
@@ -167,7 +173,7 @@ nightly: ## what is too long for each change, and what a release needs
 	$(MAKE) scenarios chaos powercuts
 	$(MAKE) forbidden environments unprivileged disabled
 	$(MAKE) newest fuzz
-	$(MAKE) referees kernels encodings
+	$(MAKE) referees stores kernels encodings
 	RINGSIDE_REFEREES_TASKS=16 $(MAKE) referees REFEREES=brief SUITES='./referees/suites -run TestGoOS'
 	$(MAKE) kernels ARCH=arm64
 	$(MAKE) std-bench

@@ -56,7 +56,17 @@ type childOptions struct {
 	Bug             testBug
 	Shadow          string // keeps the state of the last syncs
 	Forward         bool
-	Snapshots       bool // many
+	Snapshots       bool   // many
+	Backup          string // the target; "" for none
+}
+
+// continuous is the continuous backup of the nodes: testdata/backup sets it, because this module does not require the one of
+// package backup. Without it the nodes have none.
+var continuous struct {
+	// follow begins the backup of a node. sync returns when the target has all commits.
+	follow func(n *Node, target string) (sync func(context.Context) error, stop func() error, err error)
+	// judge compares a database of the target with files, and returns what is wrong.
+	judge func(t testing.TB, target, name string, files []string) (wrong []string)
 }
 
 func TestMain(m *testing.M) {
@@ -113,6 +123,12 @@ func child(env string) error {
 	if err != nil {
 		return err
 	}
+	backedUp, unfollow := func(context.Context) error { return nil }, func() error { return nil }
+	if o.Backup != "" {
+		if backedUp, unfollow, err = continuous.follow(n, o.Backup); err != nil {
+			return err
+		}
+	}
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
 	var over sync.WaitGroup
@@ -145,7 +161,12 @@ func child(env string) error {
 			for c.Kind == "idle" && busy.Load() > 1 {
 				time.Sleep(time.Millisecond)
 			}
-			r := n.obey(db, c)
+			r := reply{N: c.N, Err: "no"}
+			if c.Kind != "backed up" {
+				r = n.obey(db, c)
+			} else if n.Status().Leads {
+				r = n.askBackup(c, backedUp)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			_ = out.Encode(r)
@@ -155,7 +176,18 @@ func child(env string) error {
 	for _, db := range pools {
 		db.Close()
 	}
-	return n.Close()
+	return errors.Join(unfollow(), n.Close())
+}
+
+// askBackup waits until the target has all commits.
+func (n *Node) askBackup(c command, backedUp func(context.Context) error) reply {
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	r := reply{N: c.N}
+	if err := backedUp(ctx); err != nil {
+		r.Err, r.Detail = "no", err.Error()
+	}
+	return r
 }
 
 func (n *Node) obey(db *sql.DB, c command) reply {
@@ -655,6 +687,7 @@ type chaos struct {
 	bug       testBug
 	forward   bool
 	snapshots bool            // many
+	backup    string          // the target; "" without one
 	skewed    bool            // whether time namespaces can be made
 	disks     bool            // whether the nemesis made disks fail or be full
 	joined    map[string]bool // nodes that were added to the running cluster
@@ -669,6 +702,9 @@ var chaosIDs = []string{"a", "b", "c"}
 func newChaos(t testing.TB, bug testBug, forward, snapshots bool) *chaos {
 	c := &chaos{snapshots: snapshots, t: t, dir: t.TempDir(), peers: make(map[string]string), bug: bug, forward: forward, nodes: make(map[string]*process), joined: make(map[string]bool),
 		net: &faultyNet{listen: make(map[string]string), conns: make(map[net.Conn]bool)}}
+	if continuous.follow != nil && bug == noBug { // a bug may lose what the backup has
+		c.backup = filepath.Join(c.dir, "backup")
+	}
 	c.skewed = exec.Command("unshare", "--time", "--monotonic=3600", "true").Run() == nil
 	if !c.skewed {
 		t.Log("time namespaces cannot be made here: clocks are not skewed")
@@ -697,7 +733,7 @@ func (c *chaos) shadow(id string) string { return filepath.Join(c.dir, "shadow-"
 
 func (c *chaos) start(id string, skew time.Duration) {
 	o := childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Advertise: c.peers[id], Peers: c.peers, Bug: c.bug,
-		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots}
+		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots, Backup: c.backup}
 	if c.joined[id] {
 		o.Peers = nil
 	}
@@ -1367,6 +1403,9 @@ func (c *chaos) judge() (wrong []string) {
 	if c.snapshots {
 		c.t.Log(states["a"], "; ", states["b"], "; ", states["c"])
 	}
+	if c.backup != "" {
+		c.ask(command{Kind: "backed up"})
+	}
 	for _, id := range ids {
 		p := c.node(id)
 		if r := p.ask(command{Kind: "check"}, 15*time.Second); r.Val != 0 && !c.disks {
@@ -1382,13 +1421,18 @@ func (c *chaos) judge() (wrong []string) {
 		}
 		c.logs = append(c.logs, p.log.String())
 	}
-	for _, id := range ids {
-		for _, db := range []string{"one", "two"} {
+	for _, db := range []string{"one", "two"} {
+		var files []string
+		for _, id := range ids {
 			path := filepath.Join(c.dir, id, "data", db)
+			files = append(files, path)
 			stock(c.t, path)
 			if err := whole(path); err != nil {
 				wrong = append(wrong, err.Error())
 			}
+		}
+		if c.backup != "" {
+			wrong = append(wrong, continuous.judge(c.t, c.backup, db, files)...)
 		}
 	}
 	for _, l := range c.logs {
@@ -1566,7 +1610,9 @@ func TestClocks(t *testing.T) {
 // differ by hours. The test checks that the histories of registers and lists are
 // linearizable, that acknowledged values are there and refused values are not, that money
 // is neither created nor lost within and between databases, that all nodes have the same
-// pages, and that SQLite finds no damage in the files.
+// pages, and that SQLite finds no damage in the files. In `make chaos` the leader stores a continuous backup, and after each run
+// its restored databases are those of the nodes, page for page.
+// Promise: replica/backup-continues
 // Promise: replica/clocks-matter
 // Promise: replica/cluster-goes-without
 // Promise: replica/commit-returned-majority

@@ -102,7 +102,7 @@ type job struct {
 }
 
 // Start begins to take the commits of all databases below Options.Dir that a VFS of package sqlitevfs serves, of those
-// that are open already and of those opened later. Databases that are not opened are compared with the target, and what it
+// that are open already and of those opened later. Databases that do not commit are compared with the target, too, and what it
 // lacks of them is stored. Start does not wait for the target. A process has one Backup at a time.
 func Start(o Options) (*Backup, error) {
 	if o.Target == nil {
@@ -404,7 +404,7 @@ func (b *Backup) put(ctx context.Context, name string, body *io.SectionReader, s
 		}
 	}
 	if err != nil {
-		return &targetError{fmt.Errorf("backup: %s: %w", name, err)}
+		return &targetError{error: fmt.Errorf("backup: %s: %w", name, err)}
 	}
 	b.counts.objects.Add(1)
 	b.counts.bytes.Add(uint64(body.Size()))

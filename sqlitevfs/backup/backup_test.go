@@ -335,6 +335,12 @@ func TestNextBackup(t *testing.T) {
 			n := 0
 			for range 3 {
 				b := start(t, dir, to, nil)
+				if n > 0 { // those that were committed between the Backups, before another one
+					synced(t, b)
+					if got, _ := content(t, restored(t, to, "x.db")); got != n {
+						t.Errorf("before another commit: restored %d commits of %d", got, n)
+					}
+				}
 				for range 4 {
 					if err := commit(db, n); err != nil {
 						t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -47,17 +49,31 @@ func (d *database) files(ctx context.Context) ([]File, error) {
 	return Files(ctx, d.b.target, d.name)
 }
 
-// damaged asks for a snapshot if the stream has a gap, or if its objects could not be used two times.
+// Compactions that fail one after the other before a snapshot takes the place of what they read: for objects that are
+// damaged, and for those whose reading the target broke off, as a network does, and a sector that is lost.
+const (
+	mostDamaged = 2
+	mostBroken  = 10
+)
+
+// damaged asks for a snapshot if the stream has a gap, or if its objects could not be used several times.
 func (d *database) damaged(ctx context.Context, err error) {
 	var failed *targetError
 	switch lost := errors.Is(err, ErrGap) || errors.Is(err, ErrNone); {
 	case err == nil:
 		d.broken = 0
 		return
-	case ctx.Err() != nil, errors.As(err, &failed) && !errors.Is(err, fs.ErrNotExist):
+	case ctx.Err() != nil:
 		return
+	case errors.As(err, &failed) && !errors.Is(err, fs.ErrNotExist):
+		if !failed.body {
+			return
+		}
+		if d.broken++; d.broken < mostBroken {
+			return
+		}
 	case !lost:
-		if d.broken++; d.broken < 2 {
+		if d.broken++; d.broken < mostDamaged {
 			return
 		}
 	}
@@ -109,14 +125,17 @@ func (d *database) merge(ctx context.Context, level int, files []File) error {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	readers := make([]io.Reader, len(files))
-	for i, f := range files {
-		d.b.counts.requests.Add(1)
-		r, err := d.b.target.Get(ctx, f.Object(d.name), 0, -1)
-		if err != nil {
-			return &targetError{fmt.Errorf("%s: %w", f.Object(d.name), err)}
+	parts, err := d.open(ctx, files)
+	defer func() {
+		for _, r := range parts {
+			r.Close()
 		}
-		defer r.Close()
+	}()
+	if err != nil {
+		return err
+	}
+	readers := make([]io.Reader, len(parts))
+	for i, r := range parts {
 		readers[i] = r
 	}
 	c, err := ltx.NewCompactor(out, readers)
@@ -124,10 +143,34 @@ func (d *database) merge(ctx context.Context, level int, files []File) error {
 		return err
 	}
 	if err := c.Compact(ctx); err != nil {
+		for _, r := range parts {
+			err = r.because(err)
+		}
 		return fmt.Errorf("level %d: %w", level, err)
 	}
 	f := File{Level: level, Min: files[0].Min, Max: files[len(files)-1].Max}
 	return d.store(ctx, f, c.Header(), out)
+}
+
+// open begins to read files, Parallel at a time: each takes as long as the store is away. It returns those that it has opened
+// also with an error.
+func (d *database) open(ctx context.Context, files []File) ([]*reading, error) {
+	all, errs := make([]*reading, len(files)), make([]error, len(files))
+	d.b.counts.requests.Add(uint64(len(files)))
+	var opened sync.WaitGroup
+	places := make(chan struct{}, max(1, d.b.opts.Parallel))
+	for i, f := range files {
+		places <- struct{}{}
+		opened.Go(func() {
+			defer func() { <-places }()
+			r, err := get(ctx, d.b.target, f.Object(d.name), 0, -1)
+			if all[i] = r; err != nil {
+				errs[i] = fmt.Errorf("%s: %w", f.Object(d.name), err)
+			}
+		})
+	}
+	opened.Wait()
+	return slices.DeleteFunc(all, func(r *reading) bool { return r == nil }), errors.Join(errs...)
 }
 
 // renew stores the newest state as a snapshot, if it is none. The checksum of each state on the way is compared.

@@ -28,6 +28,7 @@ type database struct {
 	end     atomic.Int64 // where the frame of the newest commit begins in the WAL; 0: none in this life
 	waiting atomic.Bool  // in the queue of the Backup
 	writing atomic.Bool  // a transaction of a rollback mode has begun
+	begun   atomic.Int64 // when it has, in milliseconds
 
 	baseState atomic.Int32
 	baseMu    sync.Mutex
@@ -70,7 +71,7 @@ const maxBase = 16 << 20
 // Changing implements sqlitevfs.Observed.
 func (d *database) Changing(checkpoint bool) {
 	if !checkpoint {
-		d.writing.Store(true)
+		d.beginWrite()
 	}
 	if d.baseState.Load() != baseUnknown {
 		return
@@ -80,6 +81,14 @@ func (d *database) Changing(checkpoint bool) {
 		return
 	}
 	d.needBase()
+}
+
+// beginWrite notes that a transaction of a rollback mode has begun. There is one at a time.
+func (d *database) beginWrite() {
+	if !d.writing.Load() {
+		d.begun.Store(time.Now().UnixMilli())
+		d.writing.Store(true)
+	}
 }
 
 // needBase reads the base, unless the database file has been changed since it was opened.
@@ -361,8 +370,8 @@ func (d *database) snapshot() (s snapshot, err error) {
 	d.copying = true
 	defer func() { d.copying = false }()
 	d.waiting.Store(false) // a later commit begins a new epoch, which this snapshot does not end
-	if d.end.Load() != 0 {
-		d.take()
+	if s.at = stamp(); d.end.Load() != 0 {
+		s.at = d.takeStamped()
 	} else if err := d.takeAll(); err != nil {
 		return s, err
 	}
@@ -417,6 +426,7 @@ type snapshot struct {
 	commit  uint32 // of the database
 	changed map[uint32]image
 	epoch   uint64
+	at      time.Time // when the newest commits were taken
 }
 
 // copied is a copy of a file. Close frees what it takes.

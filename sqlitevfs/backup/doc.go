@@ -14,7 +14,7 @@
 // Compaction and retention read an object before they remove those that it replaces, and a snapshot follows where the
 // chain of the newest state has a gap. The commits of a database wait while its snapshot is made.
 //
-// Start also finds databases below the directory that are not opened, and stores what the target lacks of them. A target
+// Start also finds databases below the directory that nothing commits to, and stores what the target lacks of them. A target
 // belongs to one Backup: the former one ends with [ErrTaken] when another starts, which waits for ten seconds
 // before its first object, unless the former was closed or was a process of this machine that has ended.
 //

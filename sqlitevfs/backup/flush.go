@@ -104,7 +104,7 @@ func (d *database) prepare(ctx context.Context) error {
 	d.mu.Lock()
 	d.waiting.Store(false) // a later commit begins a new turn
 	d.takeFound()
-	d.take()
+	at := d.takeStamped()
 	full := d.full
 	since, epoch := d.flushing() // not of commits that come later
 	d.mu.Unlock()
@@ -119,7 +119,25 @@ func (d *database) prepare(ctx context.Context) error {
 	if full {
 		return d.prepareFull(since)
 	}
-	return d.prepareChanges(since, epoch)
+	return d.prepareChanges(since, epoch, at)
+}
+
+// takeStamped takes the commits that are there, and returns the time of that. A Backup that starts does not compare a database
+// that has not changed after that time: so looking again ends with a look that took less than clockStep, or the time is
+// that before the last look. The caller holds the mutex.
+func (d *database) takeStamped() (at time.Time) {
+	for range 3 {
+		at = stamp()
+		d.take()
+		if now := stamp(); now.Sub(at) < clockStep/2 {
+			at = now
+			break
+		}
+	}
+	if begun := time.UnixMilli(d.begun.Load()).UTC(); d.writing.Load() && begun.Before(at) {
+		return begun // all commits that were taken are older
+	}
+	return at
 }
 
 // takeFound takes the commits of the WAL that no connection has reported. The caller holds the mutex.
@@ -194,7 +212,7 @@ func (d *database) prepareFull(since time.Time) error {
 		d.b.finished(d, s.epoch)
 		return nil // an empty database
 	}
-	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: s.epoch}
+	o := &object{File: File{Level: levelSnapshot, Min: 1, Max: d.txid + 1, Time: s.at}, since: since, epoch: s.epoch}
 	out, err := d.output(o, int64(s.commit)*int64(s.page))
 	if err != nil {
 		return err
@@ -252,7 +270,7 @@ func (d *database) setReady(o *object, out io.Writer) error {
 }
 
 // prepareChanges makes a file of the pages that were taken.
-func (d *database) prepareChanges(since time.Time, epoch uint64) error {
+func (d *database) prepareChanges(since time.Time, epoch uint64, at time.Time) error {
 	d.mu.Lock()
 	pages, size, page := d.pages, d.size, d.page
 	d.pages = make(map[uint32]image)
@@ -293,7 +311,7 @@ func (d *database) prepareChanges(since time.Time, epoch uint64) error {
 		}
 		after ^= sum
 	}
-	o := &object{File: File{Min: d.txid + 1, Max: d.txid + 1, Time: stamp()}, since: since, epoch: epoch}
+	o := &object{File: File{Min: d.txid + 1, Max: d.txid + 1, Time: at}, since: since, epoch: epoch}
 	out := buffers.Get().(*bytes.Buffer)
 	o.buffer = out
 	err := encode(out, o.header(page, size, before), func(write func(uint32, []byte) error) (ltx.Checksum, error) {

@@ -122,11 +122,6 @@ func (d *database) prepareState(ctx context.Context) error {
 	return err
 }
 
-func isTarget(err error) bool {
-	_, ok := errors.AsType[*targetError](err)
-	return ok
-}
-
 func (d *database) readState(ctx context.Context, full bool, since time.Time, epoch uint64) error {
 	var size uint32 // of the state in the target
 	before := d.sums.checksum()
@@ -157,7 +152,7 @@ func (d *database) readState(ctx context.Context, full bool, since time.Time, ep
 func (d *database) newestStored(ctx context.Context) (sum ltx.Checksum, pages uint32, err error) {
 	files, err := d.files(ctx)
 	if err != nil {
-		return 0, 0, &targetError{err}
+		return 0, 0, &targetError{error: err}
 	}
 	chain, err := plan(files)
 	if len(chain) == 0 || err != nil {
@@ -176,7 +171,7 @@ func (d *database) newestStored(ctx context.Context) (sum ltx.Checksum, pages ui
 	if errors.Is(err, ltx.ErrInvalidFile) {
 		return 0, 0, nil
 	} else if err != nil {
-		return 0, 0, &targetError{err}
+		return 0, 0, &targetError{error: err}
 	}
 	d.txid, d.page = last.Max, int(h.PageSize)
 	return sum, h.Commit, nil
@@ -294,7 +289,7 @@ func (d *database) noteDeleted(ctx context.Context, epoch uint64) error {
 	}
 	objects, err := d.b.target.List(ctx, prefixOf(d.name))
 	if err != nil {
-		return &targetError{err}
+		return &targetError{error: err}
 	}
 	last := ltx.TXID(0)
 	for _, o := range objects {

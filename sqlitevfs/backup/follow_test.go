@@ -4,6 +4,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -367,5 +368,61 @@ func TestOtherCluster(t *testing.T) {
 	}
 	if len(to.all) != 1 {
 		t.Errorf("the target has %d objects", len(to.all))
+	}
+}
+
+// TestFollowAfterDamage cuts the newest object of a database off in its header. The process that takes over stores all pages with
+// the next transaction.
+// Promise: sqlitevfs/backup-follow
+func TestFollowAfterDamage(t *testing.T) {
+	for _, left := range []int{0, ltx.HeaderSize / 2} {
+		a := &agreed{dbs: make(map[string]*agreedDatabase), states: make(map[string]map[ltx.TXID][]byte), turn: make(chan struct{}), term: 1}
+		m := &member{agreed: a, names: make(map[string]bool)}
+		to, r := newMemory(), rand.New(rand.NewPCG(1, 1))
+		follow := func() {
+			t.Helper()
+			f, err := Follow(m, Options{Target: to, Scratch: memoryDir(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := f.Sync(ctx); err != nil {
+				t.Fatalf("%d bytes are left: %v", left, err)
+			}
+		}
+		const name = "dir/0.db"
+		at := func() uint64 {
+			if d := a.dbs[name]; d != nil {
+				return d.at
+			}
+			return 0
+		}
+		change := func() {
+			for was := at(); at() == was || at() == 0; {
+				a.change(r, []*member{m})
+			}
+		}
+		for range 3 {
+			change()
+			follow()
+		}
+		files, err := Files(t.Context(), to, name)
+		if err != nil || len(files) < 2 {
+			t.Fatal(files, err)
+		}
+		last := slices.MaxFunc(files, func(a, b File) int { return cmp.Compare(a.Max, b.Max) }).Object(name)
+		o := to.all[last]
+		o.data = o.data[:left]
+		to.all[last] = o
+		change()
+		follow()
+		path := filepath.Join(memoryDir(t), "x.db")
+		txid, err := Restore(t.Context(), to, name, path, RestoreOptions{})
+		p, readErr := os.ReadFile(path)
+		if err != nil || readErr != nil || txid != at() || !bytes.Equal(p, a.states[name][ltx.TXID(txid)]) {
+			t.Errorf("%d bytes are left: restored %d, want %d: %v, %v", left, txid, at(), err, readErr)
+		}
 	}
 }

@@ -42,7 +42,9 @@ func (b *Backup) attach(h *handle) {
 		return
 	}
 	if d := b.database(h.path); d != nil {
-		d.writing.Store(h.writing.Load())
+		if d.writing.Store(false); h.writing.Load() {
+			d.beginWrite()
+		}
 		h.to.Store(d)
 	}
 }

@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("BACKUP_TEST_WRITER"); dir != "" {
 		writer(dir, os.Getenv("BACKUP_TEST_TARGET"), os.Getenv("BACKUP_TEST_MODE"))
 	}
+	for i := range repeats {
+		repeats[i] = time.Millisecond
+	}
 	os.Exit(m.Run())
 }
 

@@ -21,11 +21,12 @@ import (
 )
 
 // memory is a Target in memory. hook is called before each step of a call and after it, and may fail it: Delete has a step
-// for each object.
+// for each object, and Get another one, "Read", in the middle of the object.
 type memory struct {
 	mu   sync.Mutex
 	all  map[string]memoryObject
 	hook func(call string) error
+	late time.Duration // by how much the times of List are later than the stamps of Put
 }
 
 type memoryObject struct {
@@ -37,6 +38,7 @@ func newMemory() *memory { return &memory{all: make(map[string]memoryObject)} }
 
 func (m *memory) copy() *memory {
 	c := newMemory()
+	c.late = m.late
 	for name, o := range m.all {
 		c.all[name] = o
 	}
@@ -63,7 +65,7 @@ func (m *memory) List(_ context.Context, prefix string) (all []Object, err error
 	err = m.step("List", func() error {
 		for name, o := range m.all {
 			if strings.HasPrefix(name, prefix) {
-				all = append(all, Object{name, int64(len(o.data)), o.stamp})
+				all = append(all, Object{Name: name, Size: int64(len(o.data)), Time: o.stamp.Add(m.late), Exact: m.late == 0})
 			}
 		}
 		return nil
@@ -91,11 +93,24 @@ func (m *memory) Get(_ context.Context, name string, off, n int64) (r io.ReadClo
 		if n < 0 {
 			n = int64(len(o.data)) - off
 		}
-		r = io.NopCloser(io.NewSectionReader(bytes.NewReader(o.data), off, n))
+		body := bytes.NewReader(o.data)
+		middle := readerFunc(func([]byte) (int, error) {
+			if m.hook != nil {
+				if err := m.hook("Read"); err != nil {
+					return 0, err
+				}
+			}
+			return 0, io.EOF
+		})
+		r = io.NopCloser(io.MultiReader(io.NewSectionReader(body, off, n/2), middle, io.NewSectionReader(body, off+n/2, n-n/2)))
 		return nil
 	})
 	return r, err
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func (m *memory) Delete(_ context.Context, names ...string) error {
 	for _, name := range names {

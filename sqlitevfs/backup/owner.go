@@ -52,7 +52,7 @@ func (b *Backup) own(ctx context.Context) error {
 	b.counts.requests.Add(1)
 	others, err := b.target.List(ctx, ownerPrefix)
 	if err != nil {
-		return &targetError{err}
+		return &targetError{error: err}
 	}
 	highest, object := newestOwner(others)
 	if b.source != nil && o.at.IsZero() {
@@ -116,7 +116,7 @@ func (b *Backup) take(ctx context.Context, former uint64, object string, others 
 	b.counts.requests.Add(1)
 	name := fmt.Sprintf("%s%020d", ownerPrefix, former+1)
 	if err := b.target.Put(ctx, name, io.NewSectionReader(strings.NewReader(id), 0, int64(len(id))), time.Now()); err != nil {
-		return &targetError{err}
+		return &targetError{error: err}
 	}
 	if !ended {
 		b.log.Warn("backup: waits until another Backup of the target has noticed", "former", object, "wait", 2*o.check)
@@ -145,7 +145,7 @@ func (b *Backup) takeTerm(ctx context.Context, others []Object) error {
 	name := fmt.Sprintf("%s%020d", ownerPrefix, b.owner.number)
 	err := b.target.Put(ctx, name, io.NewSectionReader(strings.NewReader(b.cluster), 0, int64(len(b.cluster))), time.Now())
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return &targetError{err}
+		return &targetError{error: err}
 	}
 	for _, a := range others {
 		b.counts.requests.Add(1)
@@ -170,7 +170,7 @@ func (b *Backup) mark(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return &targetError{err}
+		return &targetError{error: err}
 	}
 	if string(has) != b.cluster {
 		return fmt.Errorf("%w: it is of the cluster %s, and this is %s", errCluster, has, b.cluster)
@@ -205,9 +205,9 @@ func (b *Backup) resign() {
 // read returns an object of the target.
 func (b *Backup) read(ctx context.Context, name string) ([]byte, error) {
 	b.counts.requests.Add(1)
-	r, err := b.target.Get(ctx, name, 0, -1)
+	r, err := get(ctx, b.target, name, 0, -1)
 	if err != nil {
-		return nil, &targetError{err}
+		return nil, err
 	}
 	defer r.Close()
 	return io.ReadAll(r)
@@ -215,10 +215,28 @@ func (b *Backup) read(ctx context.Context, name string) ([]byte, error) {
 
 // has reports whether the target has an object with this content: a Put whose answer was lost.
 func (b *Backup) has(ctx context.Context, name string, body *io.SectionReader) (bool, error) {
-	was, err := b.read(ctx, name)
-	if err != nil || int64(len(was)) != body.Size() {
+	b.counts.requests.Add(1)
+	r, err := get(ctx, b.target, name, 0, -1)
+	if err != nil {
 		return false, err
 	}
-	want, err := io.ReadAll(io.NewSectionReader(body, 0, body.Size()))
-	return bytes.Equal(was, want), err
+	defer r.Close()
+	return equal(r, io.NewSectionReader(body, 0, body.Size()))
+}
+
+// equal reports whether two readers have the same bytes.
+func equal(a, b io.Reader) (bool, error) {
+	p, q := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(a, p)
+		m, err2 := io.ReadFull(b, q)
+		for _, err := range []error{err, err2} {
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return false, err
+			}
+		}
+		if same := bytes.Equal(p[:n], q[:m]); !same || n < len(p) {
+			return same, nil
+		}
+	}
 }

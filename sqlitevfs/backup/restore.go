@@ -29,12 +29,13 @@ type RestoreOptions struct {
 
 // Restore writes a database of a target to a file, which must not exist, and returns the newest transaction in it.
 // Checksums of all pages and of the whole database are compared; instead of a damaged object others are used, where the
-// target has the same commits twice. The file is durable when Restore returns; after an error
-// there is none. A backup may run meanwhile.
+// target has the same commits twice. Reads that fail are repeated for five seconds, except in a Dir. The file is durable
+// when Restore returns; after an error there is none. A backup may run meanwhile.
 func Restore(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
 	if err := absent(path); err != nil {
 		return 0, err
 	}
+	t = patiently(t)
 	for try := 0; ; try++ {
 		txid, err = restore(ctx, t, database, path, o)
 		// Compaction and retention may have removed a file meanwhile.
@@ -198,13 +199,16 @@ func apply(ctx context.Context, t Target, database string, chain []File, f *os.F
 }
 
 // decode reads a file, calls fn for each page, and compares the file's checksums.
-func decode(ctx context.Context, t Target, database string, f File, fn func(h ltx.Header, n uint32, p []byte) error) (*ltx.Decoder, error) {
-	r, err := t.Get(ctx, f.Object(database), 0, -1)
+func decode(
+	ctx context.Context, t Target, database string, f File, fn func(h ltx.Header, n uint32, p []byte) error,
+) (dec *ltx.Decoder, err error) {
+	r, err := get(ctx, t, f.Object(database), 0, -1)
 	if err != nil {
-		return nil, &targetError{err}
+		return nil, err
 	}
 	defer r.Close()
-	dec := ltx.NewDecoder(r)
+	defer func() { err = r.because(err) }()
+	dec = ltx.NewDecoder(r)
 	dec.SetRetainPageIndex(false)
 	if err := dec.DecodeHeader(); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/ringside-io/ringside/sqlitevfs"
 )
 
-// search compares the databases that are not open with the target by once, and has what it lacks stored. It
+// search compares the databases with the target by once, and has what it lacks stored. It
 // repeats what the target refuses, and reports whether that was done.
 func (b *Backup) search(once func() error) (done bool) {
 	for tries := 1; ; tries++ {
@@ -27,7 +27,7 @@ func (b *Backup) search(once func() error) (done bool) {
 			return err == nil
 		}
 		if b.failed = err; tries == 1 {
-			b.log.Warn("backup: the databases that are not open wait for the target", "error", err)
+			b.log.Warn("backup: the databases that do not commit wait for the target", "error", err)
 		}
 		b.counts.failures.Add(1)
 		b.mu.Unlock()
@@ -45,10 +45,10 @@ func (b *Backup) searchOnce() error {
 	if err != nil {
 		return err
 	}
-	stored := make(map[string]time.Time)
+	stored := make(map[string]Report)
 	for _, r := range all {
 		if len(r.Problems) == 0 {
-			stored[r.Name] = r.Last
+			stored[r.Name] = r
 		}
 	}
 	var adopted sync.WaitGroup
@@ -71,16 +71,20 @@ func (b *Backup) searchOnce() error {
 			return err
 		}
 		name := filepath.ToSlash(rel)
-		if last, ok := stored[name]; ok && !changedSince(path, last) {
+		last, ok := stored[name]
+		if ok && last.end.exact && !changedSince(path, last.Last) {
 			return nil
 		}
-		if d, known := b.named(name, path); !known {
-			places <- struct{}{}
-			adopted.Go(func() {
+		places <- struct{}{}
+		adopted.Go(func() {
+			defer func() { <-places }()
+			if ok && !last.end.exact && b.unchanged(path, last) {
+				return
+			}
+			if d, _ := b.named(name, path); b.lacks(d) { // it may be open, and nothing may commit
 				b.adopt(d)
-				<-places
-			})
-		}
+			}
+		})
 		return nil
 	})
 	adopted.Wait()
@@ -112,7 +116,14 @@ func (b *Backup) adoptAll(names []string) {
 	}
 }
 
-// adopt has a database compared that was not open when it was found, and waits until that is done or has failed.
+// lacks reports whether a database was not compared with the target yet.
+func (b *Backup) lacks(d *database) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return d.done == 0
+}
+
+// adopt has a database compared that was found, not committed to, and waits until that is done or has failed.
 func (b *Backup) adopt(d *database) {
 	d.mu.Lock()
 	d.adopted = true
@@ -131,14 +142,30 @@ func (b *Backup) adopt(d *database) {
 	}
 }
 
-// clockStep is more than the resolution of the times of files.
+// unchanged reports whether a database has not changed since the commits in its newest object. The store's time of an object is
+// no measure of that: it is later than the commits by what the store was away, and its clock differs.
+func (b *Backup) unchanged(path string, r Report) bool {
+	b.counts.requests.Add(1)
+	h, err := header(b.ctx, patiently(b.target), r.Name, r.end)
+	return err == nil && !changedSince(path, time.UnixMilli(h.Timestamp))
+}
+
+// clockStep is more than the resolution of the times of files, and than the time from the look at a database to the stamp of
+// what was seen.
 const clockStep = 100 * time.Millisecond
 
-// changedSince reports whether the files of a database may have changed after a time.
+// syncStep is more than the time from a write to a WAL to the commit's end, which a sync delays. An object may have been
+// stamped between.
+const syncStep = time.Minute
+
+// changedSince reports whether the files of a database may have changed after a time. A WAL has something only while a database
+// is open, or was when its process ended.
 func changedSince(path string, t time.Time) bool {
-	for _, suffix := range []string{"", "-wal"} {
+	for suffix, step := range map[string]time.Duration{"": clockStep, "-journal": clockStep, "-wal": syncStep} {
 		info, err := os.Stat(path + suffix)
-		if err == nil && info.ModTime().After(t.Add(-clockStep)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && suffix == "-wal" && info.Size() == 0:
+		case err != nil || info.ModTime().After(t.Add(-step)):
 			return true
 		}
 	}

@@ -3,12 +3,95 @@
 package backup
 
 import (
+	"database/sql"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 )
+
+// closeAsKilled closes a database, and leaves its files as a kill does.
+func closeAsKilled(t *testing.T, db *sql.DB, path string) {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(filepath.Dir(path))); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	for _, suffix := range []string{"", "-wal"} {
+		p, err := os.ReadFile(filepath.Join(copied, filepath.Base(path)+suffix))
+		if err == nil {
+			err = os.WriteFile(path+suffix, p, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFindsLaterCommits kills a process after a commit that the newest object does not have. The store says that it got the
+// object later than the commit, as it does after a slow request and with another clock; or the commit was
+// written before the object was stamped, and its sync ended later. The next Backup stores it, though nothing opens the database.
+// Promise: sqlitevfs/backup-finds-databases
+func TestFindsLaterCommits(t *testing.T) {
+	for name, c := range map[string]struct {
+		late  time.Duration // the store's time is later than the object's commits
+		early time.Duration // the commit was written before the object's stamp
+	}{"store": {late: 10 * time.Minute}, "sync": {early: 500 * time.Millisecond}, "both": {late: time.Second, early: 500 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			dir, to := t.TempDir(), newMemory()
+			to.late = c.late
+			path := filepath.Join(dir, "a.db")
+			db := open(t, path, modes[2])
+			b := start(t, dir, to, nil)
+			if err := commit(db, 0); err != nil {
+				t.Fatal(err)
+			}
+			synced(t, b)
+			b.Close()
+			if err := commit(db, 1); err != nil {
+				t.Fatal(err)
+			}
+			closeAsKilled(t, db, path)
+			files, err := Files(t.Context(), to, "a.db")
+			if err != nil || len(files) == 0 {
+				t.Fatal(files, err)
+			}
+			stamped := time.Time{}
+			for _, f := range files {
+				if at := f.Time.Add(-c.late); at.After(stamped) {
+					stamped = at
+				}
+			}
+			if c.early > 0 {
+				at := stamped.Add(-c.early)
+				for _, suffix := range []string{"", "-wal"} {
+					if err := os.Chtimes(path+suffix, at, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			b = start(t, dir, to, nil)
+			synced(t, b)
+			b.Close()
+			if got, _ := content(t, restored(t, to, "a.db")); got != 2 {
+				t.Errorf("restored %d commits of 2", got)
+			}
+			old := time.Now().Add(-time.Hour)
+			for _, suffix := range []string{"", "-wal"} {
+				if err := os.Chtimes(path+suffix, old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b = start(t, dir, to, nil)
+			synced(t, b)
+			if n := b.Stats().Databases; n > 0 {
+				t.Errorf("%d databases that have not changed were compared", n)
+			}
+		})
+	}
+}
 
 // TestFindsDatabases starts a Backup beside databases that nothing opens. The target gets those that it lacks, with the
 // commits that only their WAL has, and those that have changed since they were stored; the others are not read.
@@ -28,21 +111,8 @@ func TestFindsDatabases(t *testing.T) {
 			}
 			commits[name]++
 		}
-		if keepWAL { // as a kill leaves it
-			copied := t.TempDir()
-			if err := os.CopyFS(copied, os.DirFS(filepath.Dir(path))); err != nil {
-				t.Fatal(err)
-			}
-			db.Close()
-			for _, suffix := range []string{"", "-wal"} {
-				p, err := os.ReadFile(filepath.Join(copied, filepath.Base(path)+suffix))
-				if err == nil {
-					err = os.WriteFile(path+suffix, p, 0o600)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+		if keepWAL {
+			closeAsKilled(t, db, path)
 		}
 		db.Close()
 	}

@@ -22,6 +22,7 @@ type File struct {
 	Min, Max ltx.TXID // the transactions in it; a file from 1 on has all pages
 	Size     int64    // bytes
 	Time     time.Time
+	exact    bool // see Object.Exact
 }
 
 // Levels of a stream. Level 0 has the files as they were written, and each next one up to levelMax the
@@ -51,7 +52,7 @@ func parseObject(o Object) (database string, f File, ok bool) {
 	if err != nil || err2 != nil || lo == 0 || lo > hi {
 		return "", f, false
 	}
-	return database, File{Level: n, Min: lo, Max: hi, Size: o.Size, Time: o.Time}, true
+	return database, File{Level: n, Min: lo, Max: hi, Size: o.Size, Time: o.Time, exact: o.Exact}, true
 }
 
 // deletedLevel takes the place of the level in the name of an empty object, which notes that there was no such
@@ -85,14 +86,16 @@ func Files(ctx context.Context, t Target, database string) ([]File, error) {
 			files = append(files, f)
 		}
 	}
-	sortFiles(files)
-	return files, nil
+	return sorted(files), nil
 }
 
-func sortFiles(files []File) {
-	slices.SortFunc(files, func(a, b File) int {
+// sorted returns the files in their order. One that the target has listed twice is there once.
+func sorted(files []File) []File {
+	order := func(a, b File) int {
 		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Min, b.Min), cmp.Compare(a.Max, b.Max))
-	})
+	}
+	slices.SortFunc(files, order)
+	return slices.CompactFunc(files, func(a, b File) bool { return order(a, b) == 0 })
 }
 
 // newest returns the newest transaction of files, which may be out of reach.
@@ -143,13 +146,13 @@ func plan(files []File) ([]File, error) {
 
 // header reads the header of a file.
 func header(ctx context.Context, t Target, database string, f File) (ltx.Header, error) {
-	r, err := t.Get(ctx, f.Object(database), 0, ltx.HeaderSize)
+	r, err := get(ctx, t, f.Object(database), 0, ltx.HeaderSize)
 	if err != nil {
 		return ltx.Header{}, err
 	}
 	defer r.Close()
 	h, _, err := ltx.PeekHeader(r)
-	return h, err
+	return h, r.because(tooShort(err))
 }
 
 // tail returns the checksum of the database after a file.
@@ -157,16 +160,24 @@ func tail(ctx context.Context, t Target, database string, f File) (ltx.Checksum,
 	if f.Size < ltx.HeaderSize+ltx.TrailerSize {
 		return 0, ltx.ErrInvalidFile
 	}
-	r, err := t.Get(ctx, f.Object(database), f.Size-ltx.TrailerSize, ltx.TrailerSize)
+	r, err := get(ctx, t, f.Object(database), f.Size-ltx.TrailerSize, ltx.TrailerSize)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
 	p := make([]byte, ltx.TrailerSize)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return 0, err
+		return 0, r.because(tooShort(err))
 	}
 	var tr ltx.Trailer
 	err = tr.UnmarshalBinary(p)
 	return tr.PostApplyChecksum, err
+}
+
+// tooShort returns that a file is damaged if it ends too early.
+func tooShort(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: it is too short", ltx.ErrInvalidFile)
+	}
+	return err
 }

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Target stores objects under names with slashes. Its methods may be called concurrently.
+// Target stores objects under names with slashes. Its methods may be called concurrently. An error matches fs.ErrPermission if it
+// is useless to repeat the call.
 type Target interface {
 	// List returns the objects whose names begin with a prefix, in any order.
 	List(ctx context.Context, prefix string) ([]Object, error)
@@ -33,12 +34,155 @@ type Object struct {
 	Name string
 	Size int64
 	Time time.Time // of the newest commit in it, or a later time
+	// Exact means that Time is the stamp that Put was given, by the clock of this machine.
+	Exact bool
 }
 
 // targetError is an error of a Target, not of what an object has.
-type targetError struct{ error }
+type targetError struct {
+	error
+	body bool // the object was opened, and reading it failed
+}
 
 func (e *targetError) Unwrap() error { return e.error }
+
+func isTarget(err error) bool {
+	_, ok := errors.AsType[*targetError](err)
+	return ok
+}
+
+// reading is an object that is read.
+type reading struct {
+	io.ReadCloser
+	failed error // of the target
+}
+
+// get opens an object. The errors of the target, also those of reading, are targetErrors.
+func get(ctx context.Context, t Target, name string, off, n int64) (*reading, error) {
+	r, err := t.Get(ctx, name, off, n)
+	if err != nil {
+		return nil, &targetError{error: err}
+	}
+	return &reading{ReadCloser: r}, nil
+}
+
+// Read implements io.Reader.
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = &targetError{error: err, body: true}
+		r.failed = err
+	}
+	return n, err
+}
+
+// because returns the error of the target instead of what a decoder has made of it.
+func (r *reading) because(err error) error {
+	if err != nil && r.failed != nil {
+		return r.failed
+	}
+	return err
+}
+
+// repeats are the pauses before a read is repeated: a restore must not fail because a store was busy once.
+var repeats = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second}
+
+// patient is a Target whose List and Get are repeated if they fail. A body that breaks off is continued.
+type patient struct{ Target }
+
+// patiently returns a target for callers that read once. A Backup repeats by itself.
+func patiently(t Target) Target {
+	switch t.(type) {
+	case Dir, patient:
+		return t
+	}
+	return patient{t}
+}
+
+// again calls fn until it succeeds, or fails for good.
+func again(ctx context.Context, fn func() error) error {
+	for tries := 0; ; tries++ {
+		err := fn()
+		if err == nil || tries == len(repeats) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		select {
+		case <-time.After(repeats[tries]):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// List implements Target.
+func (p patient) List(ctx context.Context, prefix string) (all []Object, err error) {
+	err = again(ctx, func() error {
+		all, err = p.Target.List(ctx, prefix)
+		return err
+	})
+	return all, err
+}
+
+// Get implements Target.
+func (p patient) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	b := &patientBody{ctx: ctx, target: p.Target, name: name, off: off, left: n}
+	if err := again(ctx, b.open); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// patientBody is an object from an offset on.
+type patientBody struct {
+	ctx       context.Context
+	target    Target
+	name      string
+	off, left int64 // left is negative: the rest
+	body      io.ReadCloser
+}
+
+func (b *patientBody) open() (err error) {
+	b.body, err = b.target.Get(b.ctx, b.name, b.off, b.left)
+	return err
+}
+
+// Read implements io.Reader.
+func (b *patientBody) Read(p []byte) (n int, err error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	failed := again(b.ctx, func() error {
+		if b.body == nil {
+			if err := b.open(); err != nil {
+				return err
+			}
+		}
+		if n, err = b.body.Read(p); n > 0 || err == nil || err == io.EOF {
+			return nil
+		}
+		b.body.Close()
+		b.body = nil
+		return err
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	if b.off += int64(n); b.left > 0 {
+		b.left -= int64(n)
+	}
+	if n > 0 && err != io.EOF {
+		err = nil // the next call finds it again
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *patientBody) Close() error {
+	if b.body == nil {
+		return nil
+	}
+	return b.body.Close()
+}
 
 // Dir is a Target in a directory, which Put creates. Each object is a file.
 type Dir string
@@ -70,7 +214,7 @@ func (d Dir) List(ctx context.Context, prefix string) ([]Object, error) {
 			} else if err != nil {
 				return err
 			}
-			all = append(all, Object{name, info.Size(), info.ModTime()})
+			all = append(all, Object{Name: name, Size: info.Size(), Time: info.ModTime(), Exact: true})
 		}
 		return nil
 	})

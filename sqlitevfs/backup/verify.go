@@ -18,13 +18,15 @@ import (
 type Report struct {
 	Name     string    `json:"name"`
 	TXID     uint64    `json:"txid"`     // the newest transaction that can be restored
-	Last     time.Time `json:"last"`     // of its commit
+	Last     time.Time `json:"last"`     // of its commit, or when a store got it
 	Objects  int       `json:"objects"`  // of the stream
 	Bytes    int64     `json:"bytes"`    // in them
 	Chain    int       `json:"chain"`    // objects that a restore reads
 	Problems []string  `json:"problems"` // damaged objects, and gaps
 	// Deleted is when the deletion of the database was noted; zero: it exists, or package sqlitevfs serves it.
 	Deleted time.Time `json:"deleted,omitzero"`
+
+	end File // of TXID
 }
 
 // Gone reports whether the database had been deleted at a time; the zero Time means now.
@@ -34,7 +36,7 @@ func (r Report) Gone(at time.Time) bool {
 
 // Look reports what a target has of a database by the names of the objects, without reading them.
 func Look(ctx context.Context, t Target, database string) (Report, error) {
-	files, err := Files(ctx, t, database)
+	files, err := Files(ctx, patiently(t), database)
 	if err != nil {
 		return Report{Name: database}, err
 	}
@@ -42,7 +44,9 @@ func Look(ctx context.Context, t Target, database string) (Report, error) {
 }
 
 // Databases returns a Report of each database of a target, sorted by name. It lists the target, and reads no object.
-func Databases(ctx context.Context, t Target) ([]Report, error) {
+func Databases(ctx context.Context, t Target) ([]Report, error) { return databases(ctx, patiently(t)) }
+
+func databases(ctx context.Context, t Target) ([]Report, error) {
 	objects, err := t.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func Databases(ctx context.Context, t Target) ([]Report, error) {
 	}
 	reports := make([]Report, 0, len(streams))
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
-		sortFiles(streams[name])
+		streams[name] = sorted(streams[name])
 		r := look(name, streams[name])
 		if _, at, ok := parseDeleted(ends[name]); ok && at >= newest(streams[name]) {
 			r.Deleted = ends[name].Time
@@ -72,6 +76,7 @@ func Databases(ctx context.Context, t Target) ([]Report, error) {
 // reads these whole. A database that is written meanwhile, or whose newest commit is younger than the interval of
 // its Backup, may seem to differ. A file with a hot rollback journal differs.
 func Current(ctx context.Context, t Target, database, path string) (bool, error) {
+	t = patiently(t)
 	files, err := Files(ctx, t, database)
 	if err != nil {
 		return false, err
@@ -98,23 +103,29 @@ func look(database string, files []File) Report {
 		r.Problems = append(r.Problems, err.Error())
 	}
 	if r.Chain = len(chain); r.Chain > 0 {
-		end := chain[r.Chain-1]
-		r.TXID, r.Last = uint64(end.Max), end.Time
+		r.end = chain[r.Chain-1]
+		r.TXID, r.Last = uint64(r.end.Max), r.end.Time
 	}
 	return r
 }
 
 // Verify reads every object of a database, and compares the checksums of pages, objects and states. An object that is
 // lost, damaged, copied to another name or exchanged is a problem, also if only older states need it. The last objects
-// cannot be missed: compare Report.Last. An error means that the target could not be read. A backup may run meanwhile.
+// cannot be missed: compare Report.Last. An error means that the target could not be read, after reads that failed were
+// repeated as Restore does. A backup may run meanwhile.
 func Verify(ctx context.Context, t Target, database string) (Report, error) {
+	t = patiently(t)
 	files, err := Files(ctx, t, database)
 	if err != nil {
 		return Report{Name: database}, err
 	}
 	r := look(database, files)
 	if len(r.Problems) == 0 {
-		if n := gap(files, ofCluster(ctx, t)); n != 0 {
+		cluster, err := ofCluster(ctx, t)
+		if err != nil {
+			return r, err
+		}
+		if n := gap(files, cluster); n != 0 {
 			r.Problems = append(r.Problems, fmt.Sprintf("%v for older states: transaction %d", ErrGap, n))
 		}
 	}
@@ -128,6 +139,8 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 			return r, ctx.Err()
 		case errors.Is(err, fs.ErrNotExist) && removed(ctx, t, database, f):
 			continue
+		case isTarget(err) && !errors.Is(err, fs.ErrNotExist):
+			return r, fmt.Errorf("%s: %w", name, err)
 		case err != nil:
 			r.Problems = append(r.Problems, fmt.Sprintf("%s: %v", name, err))
 			continue
@@ -150,7 +163,11 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 	}
 	if len(r.Problems) == 0 {
 		if chain, err := plan(files); err == nil {
-			if err := check(ctx, t, database, chain); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			switch err := check(ctx, t, database, chain); {
+			case err == nil, errors.Is(err, fs.ErrNotExist):
+			case ctx.Err() != nil, isTarget(err):
+				return r, err
+			default:
 				r.Problems = append(r.Problems, err.Error())
 			}
 		}
@@ -159,12 +176,15 @@ func Verify(ctx context.Context, t Target, database string) (Report, error) {
 }
 
 // ofCluster reports whether a target has the databases of a Source.
-func ofCluster(ctx context.Context, t Target) bool {
+func ofCluster(ctx context.Context, t Target) (bool, error) {
 	r, err := t.Get(ctx, clusterObject, 0, 1)
-	if err == nil {
-		r.Close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return err == nil
+	if err != nil {
+		return false, err
+	}
+	return true, r.Close()
 }
 
 // gap returns the first transaction after the oldest snapshot that no file has, or 0. A snapshot after it ends a gap only

@@ -67,6 +67,7 @@ var layers = map[string][]string{
 	// For tests and lanes; packages above import them only in tests.
 	"github.com/ringside-io/ringside":     {}, // the root: embedded source
 	"examples/internal/accept/accepttest": {},
+	"internal/testing/bucket":             {},
 	"internal/testing/busytest":           {},
 	"internal/testing/powercut":           {},
 	"internal/testing/ringtest":           {"internal/probe", "internal/sys", "uring"},

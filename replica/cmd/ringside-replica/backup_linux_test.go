@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringside-io/ringside/internal/testing/bucket"
 	"github.com/ringside-io/ringside/sqlitevfs/backup"
+	"github.com/ringside-io/ringside/sqlitevfs/backup/s3"
 )
 
 var long = flag.Duration("long", 0, "how long TestBackupUnderFaults plays; 0 is a few seconds")
@@ -34,9 +37,13 @@ type machines struct {
 	out    map[string]*buffer
 }
 
-func newMachines(t *testing.T) *machines {
+// newMachines starts the nodes. An empty target is a directory.
+func newMachines(t *testing.T, target string) *machines {
 	place := t.TempDir()
-	m := &machines{t: t, target: filepath.Join(place, "target"), dirs: make(map[string]string), addrs: freeAddresses(t, "a", "b", "c"),
+	if target == "" {
+		target = filepath.Join(place, "target")
+	}
+	m := &machines{t: t, target: target, dirs: make(map[string]string), addrs: freeAddresses(t, "a", "b", "c"),
 		nodes: make(map[string]*exec.Cmd), out: make(map[string]*buffer)}
 	for id := range m.addrs {
 		m.dirs[id] = filepath.Join(place, id)
@@ -138,15 +145,39 @@ func (m *machines) insert(database string, stop <-chan struct{}) (acknowledged [
 func TestBackupUnderFaults(t *testing.T) {
 	t.Parallel()
 	for seed, end := uint64(1), time.Now().Add(*long); ; seed++ {
-		playBackup(t, seed)
+		playBackup(t, seed, "", func() {})
 		if t.Failed() || time.Now().After(end) {
 			return
 		}
 	}
 }
 
-func playBackup(t *testing.T, seed uint64) {
-	m := newMachines(t)
+// TestBackupUnderFaultsOnServer is the same with a bucket of versitygw, of whose requests one in eight fails.
+// Promise: replica/backup-continues
+// Promise: sqlitevfs/backup-store-fails
+func TestBackupUnderFaultsOnServer(t *testing.T) {
+	b := bucket.Start(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", bucket.Key)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", bucket.Secret)
+	faults := []bucket.Fault{{Status: 503}, {Refuse: true}, {CutBody: true}, {CutAnswer: true}, {Lose: true}, {Delay: 300 * time.Millisecond}}
+	for seed, end := uint64(1), time.Now().Add(*long); ; seed++ {
+		b.Fail(func(n int64, _ *http.Request) bucket.Fault {
+			if n%8 == 0 {
+				return faults[n/8%int64(len(faults))]
+			}
+			return bucket.Fault{}
+		})
+		playBackup(t, seed, b.URL(fmt.Sprint(seed)), func() { b.Fail(nil) })
+		t.Logf("seed %d: %d requests so far", seed, b.Requests())
+		if t.Failed() || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+// playBackup backs up to a target, whose faults it ends before it stops the last leader.
+func playBackup(t *testing.T, seed uint64, target string, noFaults func()) {
+	m := newMachines(t, target)
 	r := rand.New(rand.NewPCG(seed, 32))
 	names := []string{"x.db", "dir/y.db"}
 	for _, name := range append(names, "gone.db") {
@@ -194,6 +225,7 @@ func playBackup(t *testing.T, seed uint64) {
 		}
 		return nil
 	})
+	noFaults()
 	at := m.leader()
 	m.stop(at, syscall.SIGTERM) // the leader first: without a majority it would not store what the target lacks
 	for id := range m.dirs {
@@ -206,7 +238,10 @@ func playBackup(t *testing.T, seed uint64) {
 func (m *machines) judge(id string, names []string, acknowledged [][]int) {
 	t := m.t
 	t.Helper()
-	target := backup.Dir(m.target)
+	target, err := s3.ParseTarget(m.target)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	all, err := backup.Databases(ctx, target)

@@ -44,7 +44,7 @@ type options struct {
 	dbs, turns, busy, parallel           int
 	goroutines                           int
 	turn                                 time.Duration
-	interval                             time.Duration
+	interval, away                       time.Duration
 }
 
 func main() {
@@ -65,6 +65,7 @@ func main() {
 	f.IntVar(&o.goroutines, "goroutines", 0, "1, 2 or 8; 0: each of them (wake)")
 	f.IntVar(&o.parallel, "parallel", 0, "Options.Parallel; 0: the default")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
+	f.DurationVar(&o.away, "away", 0, "how much longer each request takes, as with a store behind a network")
 	if len(os.Args) < 2 {
 		log.Fatal("usage: bench busy|idle|litestream|wake|hour|start [FLAGS]")
 	}
@@ -133,8 +134,38 @@ func (o options) open(i int) (*sql.DB, error) {
 
 func (o options) start() (*backup.Backup, error) {
 	return backup.Start(backup.Options{
-		Dir: o.data(), Target: backup.Dir(o.target), Interval: o.interval, Parallel: o.parallel, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Dir: o.data(), Target: distant{backup.Dir(o.target), o.away}, Interval: o.interval, Parallel: o.parallel, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
+}
+
+// distant is a directory whose requests take longer.
+type distant struct {
+	backup.Dir
+	away time.Duration
+}
+
+// List implements backup.Target.
+func (d distant) List(ctx context.Context, prefix string) ([]backup.Object, error) {
+	time.Sleep(d.away)
+	return d.Dir.List(ctx, prefix)
+}
+
+// Put implements backup.Target.
+func (d distant) Put(ctx context.Context, name string, body *io.SectionReader, stamp time.Time) error {
+	time.Sleep(d.away)
+	return d.Dir.Put(ctx, name, body, stamp)
+}
+
+// Get implements backup.Target.
+func (d distant) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	time.Sleep(d.away)
+	return d.Dir.Get(ctx, name, off, n)
+}
+
+// Delete implements backup.Target. As with package s3 one request removes all.
+func (d distant) Delete(ctx context.Context, names ...string) error {
+	time.Sleep(d.away)
+	return d.Dir.Delete(ctx, names...)
 }
 
 // idle measures a backup of databases that do not commit.

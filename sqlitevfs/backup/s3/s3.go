@@ -35,8 +35,8 @@ type Options struct {
 	// Credentials are asked for each request, and may change. Nil means the environment (AWS_ACCESS_KEY_ID and
 	// AWS_SECRET_ACCESS_KEY), ~/.aws/credentials, or the role of the machine.
 	Credentials *credentials.Credentials
-	// Timeout ends a Put that takes longer, plus a second for each MiB, and a List or Get that brings nothing for so
-	// long; 0 means a minute.
+	// Timeout ends a Delete that takes longer, a Put that takes a second for each MiB more, and a List or Get that brings
+	// nothing for so long; 0 means a minute.
 	Timeout time.Duration
 	// Encryption of the store is its own matter: set a default for the bucket.
 	Transport http.RoundTripper // nil means minio-go's
@@ -46,8 +46,15 @@ type Options struct {
 type Target struct {
 	client   *minio.Client
 	o        Options
+	whole    int64       // up to this size an object is stored by one request; tests lower it
 	replaces atomic.Bool // the store has no conditional Put
 }
+
+// maxWhole is less than what stores take in one request (5 GiB), and more than the least size of a part (5 MiB).
+const maxWhole = 128 << 20
+
+// maxParts is how many parts stores take.
+const maxParts = 10000
 
 var _ backup.Target = (*Target)(nil)
 
@@ -75,7 +82,7 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
 	o.Prefix = strings.Trim(o.Prefix, "/")
-	return &Target{client: c, o: o}, nil
+	return &Target{client: c, o: o, whole: maxWhole}, nil
 }
 
 // Parse returns the target of a URL: s3://BUCKET/PREFIX, with the parameters endpoint (a URL) and region.
@@ -127,6 +134,14 @@ var remedies = map[string]string{
 	"AuthorizationHeaderMalformed": "name the region of the bucket",
 }
 
+// refusal is an answer that the store repeats until a person has done something. It matches fs.ErrPermission.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// Is implements what errors.Is asks for.
+func (r *refusal) Is(target error) bool { return target == fs.ErrPermission }
+
 // failure returns an error as the interface defines it.
 func failure(err error) error {
 	if err == nil {
@@ -136,7 +151,7 @@ func failure(err error) error {
 	remedy := remedies[r.Code]
 	switch {
 	case remedy != "":
-		return fmt.Errorf("s3: %w (%s): %s", err, r.Code, remedy)
+		return &refusal{fmt.Errorf("s3: %w (%s): %s", err, r.Code, remedy)}
 	case r.Code == "NoSuchKey" || r.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("s3: %w: %w", fs.ErrNotExist, err)
 	}
@@ -188,13 +203,17 @@ func (t *Target) Put(ctx context.Context, name string, body *io.SectionReader, s
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout+time.Duration(body.Size()>>20)*time.Second)
 	defer cancel()
 	o := minio.PutObjectOptions{
-		ContentType:  "application/octet-stream",
-		UserMetadata: map[string]string{stampKey: stamp.UTC().Format(time.RFC3339Nano)},
+		ContentType:      "application/octet-stream",
+		UserMetadata:     map[string]string{stampKey: stamp.UTC().Format(time.RFC3339Nano)},
+		DisableMultipart: true, // minio-go's parts replace an object of the name
 	}
-	if !t.replaces.Load() {
-		o.SetMatchETagExcept("*")
+	var err error
+	if body.Size() > t.whole {
+		err = t.putParts(ctx, t.key(name), body, o)
+	} else {
+		t.onlyNew(&o)
+		_, err = t.client.PutObject(ctx, t.o.Bucket, t.key(name), body, body.Size(), o)
 	}
-	_, err := t.client.PutObject(ctx, t.o.Bucket, t.key(name), body, body.Size(), o)
 	switch r := minio.ToErrorResponse(err); {
 	case err == nil:
 		return nil
@@ -202,8 +221,52 @@ func (t *Target) Put(ctx context.Context, name string, body *io.SectionReader, s
 		return fmt.Errorf("s3: %w: %w", fs.ErrExist, err)
 	case r.StatusCode == http.StatusNotImplemented && !t.replaces.Swap(true):
 		return t.Put(ctx, name, body, stamp)
+	case r.StatusCode == 0 && ctx.Err() == nil && t.exists(ctx, name):
+		// Without an answer: the store has stored it, or has closed the connection while it was being sent an object that it had.
+		return fmt.Errorf("s3: %w: %w", fs.ErrExist, err)
 	}
 	return failure(err)
+}
+
+// exists reports whether the store says that it has an object.
+func (t *Target) exists(ctx context.Context, name string) bool {
+	_, err := t.client.StatObject(ctx, t.o.Bucket, t.key(name), minio.StatObjectOptions{})
+	return err == nil
+}
+
+// onlyNew adds the condition that there is no object of the name.
+func (t *Target) onlyNew(o *minio.PutObjectOptions) {
+	if !t.replaces.Load() {
+		o.SetMatchETagExcept("*")
+	}
+}
+
+// putParts stores a large object by several requests, the last of which makes it an object. Only that one has the condition.
+func (t *Target) putParts(ctx context.Context, key string, body *io.SectionReader, o minio.PutObjectOptions) error {
+	c := minio.Core{Client: t.client}
+	id, err := c.NewMultipartUpload(ctx, t.o.Bucket, key, o)
+	if err != nil {
+		return err
+	}
+	var parts []minio.CompletePart
+	size := max(t.whole, body.Size()/maxParts+1)
+	for at := int64(0); err == nil && at < body.Size(); at += size {
+		n := min(size, body.Size()-at)
+		var p minio.ObjectPart
+		p, err = c.PutObjectPart(ctx, t.o.Bucket, key, id, len(parts)+1, io.NewSectionReader(body, at, n), n, minio.PutObjectPartOptions{})
+		parts = append(parts, minio.CompletePart{PartNumber: p.PartNumber, ETag: p.ETag})
+	}
+	if err == nil {
+		var last minio.PutObjectOptions
+		t.onlyNew(&last)
+		_, err = c.CompleteMultipartUpload(ctx, t.o.Bucket, key, id, parts, last)
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = c.AbortMultipartUpload(ctx, t.o.Bucket, key, id) // otherwise the store keeps the parts
+	}
+	return err
 }
 
 // Get implements backup.Target.
@@ -255,14 +318,38 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Delete implements backup.Target.
+// Delete implements backup.Target. A request removes up to 1000 objects.
 func (t *Target) Delete(ctx context.Context, names ...string) error {
-	var errs []error
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return t.deleteOne(ctx, names[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
+	defer cancel()
+	objects := make(chan minio.ObjectInfo, len(names))
 	for _, name := range names {
-		err := failure(t.client.RemoveObject(ctx, t.o.Bucket, t.key(path.Clean(name)), minio.RemoveObjectOptions{}))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		objects <- minio.ObjectInfo{Key: t.key(path.Clean(name))}
+	}
+	close(objects)
+	var errs []error
+	seen := make(map[string]bool) // the failure of a request is that of each object
+	for o := range t.client.RemoveObjects(ctx, t.o.Bucket, objects, minio.RemoveObjectsOptions{}) {
+		if err := failure(o.Err); err != nil && !errors.Is(err, fs.ErrNotExist) && !seen[err.Error()] {
+			seen[err.Error()] = true
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+func (t *Target) deleteOne(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
+	defer cancel()
+	err := failure(t.client.RemoveObject(ctx, t.o.Bucket, t.key(path.Clean(name)), minio.RemoveObjectOptions{}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

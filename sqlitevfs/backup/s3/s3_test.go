@@ -3,6 +3,7 @@
 package s3
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -143,8 +145,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestStalledAnswer reads from a store that stops in the middle of an object and of a listing. Both end, with the reason. A
-// reader that pauses for longer loses nothing.
+// TestStalledAnswer reads from a store that stops in the middle of an object and of a listing, and removes from one that does not
+// answer. All end, with the reason. A reader that pauses for longer loses nothing.
 // Promise: sqlitevfs/backup-store-fails
 func TestStalledAnswer(t *testing.T) {
 	const size = 8 << 20 // more than the sockets take
@@ -153,6 +155,10 @@ func TestStalledAnswer(t *testing.T) {
 		part := size / 2
 		if r.URL.Path == "/bucket/whole" {
 			part = size
+		}
+		if r.Method != http.MethodGet {
+			<-stall
+			return
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(size))
 		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
@@ -183,6 +189,11 @@ func TestStalledAnswer(t *testing.T) {
 	if _, err := to.List(t.Context(), "x"); !errors.Is(err, errStalled) {
 		t.Errorf("List: %v", err)
 	}
+	for _, names := range [][]string{{"one"}, {"one", "another"}} {
+		if err := to.Delete(t.Context(), names...); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Delete(%q): %v", names, err)
+		}
+	}
 	to.o.Timeout = 2 * time.Second // a busy machine answers in this time
 	if r, err = to.Get(t.Context(), "whole", 0, -1); err != nil {
 		t.Fatal(err)
@@ -191,6 +202,83 @@ func TestStalledAnswer(t *testing.T) {
 	<-time.After(to.o.Timeout + time.Second/2) // the pause
 	if n, err := io.Copy(io.Discard, r); n != size || err != nil {
 		t.Errorf("read %d bytes after a pause: %v", n, err)
+	}
+}
+
+// parts is a store of one object, which may come in parts.
+type parts struct {
+	mu       sync.Mutex
+	object   []byte
+	parts    map[string][]byte
+	requests int
+	aborted  int
+}
+
+func (p *parts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests++
+	q := r.URL.Query()
+	body, _ := io.ReadAll(r.Body)
+	switch {
+	case r.Method == http.MethodPost && q.Has("uploads"):
+		if r.Header.Get("If-None-Match") != "" { // a request that has no such condition
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		p.parts = make(map[string][]byte)
+		io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>id</UploadId></InitiateMultipartUploadResult>")
+	case r.Method == http.MethodPut && q.Has("partNumber"):
+		p.parts[q.Get("partNumber")] = body
+		w.Header().Set("ETag", `"part"`)
+	case r.Method == http.MethodDelete && q.Has("uploadId"):
+		p.aborted++
+		w.WriteHeader(http.StatusNoContent)
+	case r.Header.Get("If-None-Match") != "*" || p.object != nil:
+		w.WriteHeader(http.StatusPreconditionFailed)
+	case r.Method == http.MethodPost:
+		for i := range len(p.parts) {
+			p.object = append(p.object, p.parts[strconv.Itoa(i+1)]...)
+		}
+		io.WriteString(w, "<CompleteMultipartUploadResult><Bucket>bucket</Bucket></CompleteMultipartUploadResult>")
+	default:
+		p.object = body
+		w.Header().Set("ETag", `"x"`)
+	}
+}
+
+// TestLargeObjects stores objects that come in one request or in parts. Neither replaces an object of the name, and no parts are
+// left.
+// Promise: sqlitevfs/backup-two-writers
+func TestLargeObjects(t *testing.T) {
+	for _, c := range []struct {
+		whole    int64
+		requests int
+	}{{maxWhole, 1}, {8 << 20, 5}} {
+		p := &parts{}
+		server := httptest.NewServer(p)
+		defer server.Close()
+		to, err := New(Options{
+			Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "bucket", Insecure: true, Region: "us-east-1",
+			Credentials: credentials.NewStaticV4("id", "secret", ""),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.whole = c.whole
+		body := make([]byte, 17<<20)
+		put := func() error {
+			return to.Put(t.Context(), "x", io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), time.Now())
+		}
+		if err := put(); err != nil || p.requests != c.requests || p.aborted > 0 {
+			t.Errorf("whole up to %d: %d requests, want %d, %d aborted: %v", c.whole, p.requests, c.requests, p.aborted, err)
+		}
+		if err := put(); !errors.Is(err, fs.ErrExist) || to.replaces.Load() {
+			t.Errorf("whole up to %d: another object of the name: %v", c.whole, err)
+		}
+		if p.aborted != (c.requests-1)/4 {
+			t.Errorf("whole up to %d: %d uploads were aborted", c.whole, p.aborted)
+		}
 	}
 }
 
@@ -207,7 +295,7 @@ func TestRemedies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := to.List(t.Context(), ""); err == nil || !strings.Contains(err.Error(), remedy) {
+		if _, err := to.List(t.Context(), ""); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%s: %v", code, err)
 		}
 		server.Close()
@@ -218,7 +306,20 @@ func TestRemedies(t *testing.T) {
 type target struct{ backup.Target }
 
 func TestTarget(t *testing.T) {
-	to := store(t, nil)
+	putGetDelete(t, store(t, nil))
+	if _, err := Parse("s3://bucket/prefix?endpoint=http://localhost:1&region=here"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"file:///x", "s3://", "s3://b?endpoint=x"} {
+		if _, err := Parse(bad); err == nil {
+			t.Errorf("Parse(%q) succeeded", bad)
+		}
+	}
+}
+
+// putGetDelete calls each method of a target.
+func putGetDelete(t *testing.T, to *Target) {
+	t.Helper()
 	ctx := t.Context()
 	body := "0123456789"
 	if err := to.Put(ctx, "a/b", io.NewSectionReader(strings.NewReader(body), 0, 10), time.Unix(1e9, 0)); err != nil {
@@ -241,18 +342,12 @@ func TestTarget(t *testing.T) {
 		}
 		r.Close()
 	}
-	if err := to.Delete(ctx, "a/b", "a/none"); err != nil {
-		t.Error(err)
+	for _, names := range [][]string{{"a/b", "a/none"}, {"a/none"}, nil} {
+		if err := to.Delete(ctx, names...); err != nil {
+			t.Errorf("Delete(%q): %v", names, err)
+		}
 	}
 	if _, err := to.Get(ctx, "a/b", 0, -1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Get of a removed object: %v", err)
-	}
-	if _, err := Parse("s3://bucket/prefix?endpoint=http://localhost:1&region=here"); err != nil {
-		t.Error(err)
-	}
-	for _, bad := range []string{"file:///x", "s3://", "s3://b?endpoint=x"} {
-		if _, err := Parse(bad); err == nil {
-			t.Errorf("Parse(%q) succeeded", bad)
-		}
 	}
 }
