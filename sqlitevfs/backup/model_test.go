@@ -139,8 +139,8 @@ type state struct {
 }
 
 func newTimeline(t testing.TB, to Target, seed uint64) *timeline {
-	o := Options{Target: to, Scratch: memoryDir(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	o.defaults()
+	o := Options{Target: to, Parallel: 1, Scratch: memoryDir(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o.defaults() // steps of the target have an order
 	b := &Backup{opts: o, target: to, log: o.Logger, dbs: make(map[string]*database), wake: make(chan struct{}, 1)}
 	b.done = sync.NewCond(&b.mu)
 	b.owner.number, b.owner.check = 1, 24*time.Hour
