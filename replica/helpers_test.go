@@ -106,30 +106,12 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	for id := range c.addrs {
 		c.start(id)
 	}
-	c.elect()
 	t.Cleanup(func() {
 		for id := range c.addrs {
 			c.stop(id)
 		}
 	})
 	return c
-}
-
-// elect makes one of the nodes of a new cluster a candidate. By itself none is one for as long as when a leader is
-// lost: seconds, because most tests have long elections.
-func (c *cluster) elect() {
-	c.t.Helper()
-	nodes := c.all() // in random order
-	if len(nodes) < 2 {
-		return
-	}
-	from, to := nodes[0], nodes[1]
-	args := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-	members := base{from.wire.transport, from.wire}
-	err := members.TimeoutNow(raft.ServerID(to.ID()), raft.ServerAddress(to.Address()), args, new(raft.TimeoutNowResponse))
-	if err != nil {
-		c.t.Logf("%s asks %s to be a candidate: %v", from.ID(), to.ID(), err)
-	}
 }
 
 func freeAddress(t testing.TB) string { return ringtest.FreeAddresses(t, ringtest.OwnHost(), 1)[0] }
