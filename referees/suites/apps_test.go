@@ -23,7 +23,6 @@ var programs = []suite{
 	program("mochi", "github.com/mochi-mqtt/server/v2@v2.7.9", "./listeners", "."),
 	program("fasthttp now", "github.com/valyala/fasthttp@v1.78.0", "."),
 	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil"),
-	program("tsdb", "github.com/prometheus/prometheus@v0.316.0", "./tsdb"),
 	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.140.0", "./lib/fs", "./lib/persistentqueue", "./lib/mergeset").with("-fs.disableMmap"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
 	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util"),
@@ -47,7 +46,6 @@ var programs = []suite{
 	program("distribution", "github.com/distribution/distribution/v3@v3.1.2", "./registry/storage/driver/filesystem").unused(),
 	program("CoreDNS", "github.com/coredns/coredns@v1.15.0", "./core/dnsserver", "./plugin/forward", "./plugin/file"),
 	program("rclone", "github.com/rclone/rclone@v1.76.0", "./lib/file", "./lib/http", "./backend/local"),
-	program("gitea", "code.gitea.io/gitea@v1.22.0", "./modules/queue", "./modules/storage", "./modules/log", "./modules/util/filebuffer"),
 	program("hugo", "github.com/gohugoio/hugo@v0.152.2", "./hugofs", "./cache/filecache"),
 	program("Caddy", "github.com/caddyserver/caddy/v2@v2.11.9", ".", "./modules/caddyhttp/fileserver", "./modules/caddyhttp/reverseproxy"),
 }
