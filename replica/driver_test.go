@@ -167,7 +167,7 @@ func TestCommitWithoutStorage(t *testing.T) {
 			return db.QueryRowContext(ctx, s+" RETURNING x").Scan(new(any))
 		},
 	}
-	uncertain, logged := "", leader.raft.LastIndex()
+	uncertain, logged, term := "", leader.raft.LastIndex(), leader.raft.CurrentTerm()
 	for what, f := range write {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		done := make(chan error, 1)
@@ -187,7 +187,8 @@ func TestCommitWithoutStorage(t *testing.T) {
 		}
 		cancel()
 	}
-	if last := leader.raft.LastIndex(); leader.role.leader() != nil && last > logged+1 {
+	// On a busy machine the leader may have been elected again, which is an entry too.
+	if last := leader.raft.LastIndex(); leader.role.leader() != nil && leader.raft.CurrentTerm() == term && last > logged+1 {
 		t.Errorf("%d transactions were proposed", last-logged)
 	}
 	logs.reset()
