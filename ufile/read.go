@@ -156,7 +156,7 @@ func (f *File) nothingKnown(p []byte, off int64) bool {
 
 // readFirst reads what the page cache has. If that is all, or all up to the end of the file, nothing
 // need be known: a file that is opened for one read costs as much as with package os. The only error
-// is io.EOF: the caller reads the rest, and finds others.
+// without O_DIRECT is io.EOF: the caller reads the rest, and finds others.
 func (f *File) readFirst(ctx context.Context, p []byte, off int64) (int, error) {
 	if !f.lock.Acquire() {
 		return 0, nil
@@ -166,7 +166,7 @@ func (f *File) readFirst(ctx context.Context, p []byte, off int64) (int, error) 
 		return 0, nil
 	}
 	if f.direct {
-		return f.readFirstDirect(ctx, p, off), nil
+		return f.readFirstDirect(ctx, p, off)
 	}
 	n, _ := f.readCached(p, off)
 	if n <= 0 || n == len(p) {
@@ -180,16 +180,17 @@ func (f *File) readFirst(ctx context.Context, p []byte, off int64) (int, error) 
 }
 
 // readFirstDirect is readFirst with O_DIRECT: a plain call, which is as fast as a ring if no other
-// operation is in flight. It reads all of p, or nothing.
-func (f *File) readFirstDirect(ctx context.Context, p []byte, off int64) int {
+// operation is in flight. Its error is that of the read: a second call might have another.
+func (f *File) readFirstDirect(ctx context.Context, p []byte, off int64) (int, error) {
 	if ctx.Done() != nil || !f.sys.tryAlone() {
-		return 0
+		return 0, nil
 	}
 	defer plainTurn{alone: f.sys}.done()
-	if n, err := f.plainCall(reading, p, off); err == nil && n == len(p) {
-		return n
+	n, err := f.plainCall(reading, p, off)
+	if n == 0 && err == nil {
+		err = io.EOF
 	}
-	return 0
+	return n, err
 }
 
 // readAtOS is ReadAt of the os.File. For regular files and block devices the lock

@@ -274,14 +274,15 @@ func TestPlaces(t *testing.T) {
 	const tenants = 24
 	var opening, most atomic.Int64
 	hang := make(chan struct{})
-	p := newPool(t, Options{VFS: "os", Init: func(*sqlite3.Conn, string) error {
+	options := Options{VFS: "os", Init: func(*sqlite3.Conn, string) error {
 		n := opening.Add(1)
 		defer opening.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		<-hang
 		return nil
-	}})
+	}}
+	p := newPool(t, options)
 	p.room.patient = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -322,13 +323,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%d were opened at a time; there are %d places", n, places())
 	}
 
-	for i := range tenants {
-		must(t, p.Closed(ctx, "t"+strconv.Itoa(i), func(string) error { return nil }))
-	}
-	hang = make(chan struct{})
-	p.room.mu.Lock()
-	p.room.patient = patience
-	p.room.mu.Unlock()
+	hang, p = make(chan struct{}), newPool(t, options)
 	create()
 	await("all take long", func() bool { return opening.Load() == tenants })
 	close(hang)
