@@ -65,7 +65,7 @@ func (n *Node) readdress() {
 		if m.Suffrage == raft.Voter {
 			change = n.raft.AddVoter
 		}
-		err := n.change(n.closing, func(d time.Duration) raft.Future { return change(m.ID, raft.ServerAddress(to), 0, d) })
+		err := n.change(n.life.closing, func(d time.Duration) raft.Future { return change(m.ID, raft.ServerAddress(to), 0, d) })
 		if err != nil {
 			n.log.Warn("replica: the new address of a member is not recorded yet", "member", id, "address", to, "error", err)
 			return // the next leader tries again

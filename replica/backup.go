@@ -164,7 +164,7 @@ func (n *Node) restoreOne(ctx context.Context, path string, s databaseState) (er
 	id := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, n.proposer.run), n.proposer.next.Add(1))
 	defer func() {
 		if err != nil { // without a name: removes the parts
-			ctx, cancel := context.WithTimeout(n.closing, 10*time.Second)
+			ctx, cancel := context.WithTimeout(n.life.closing, 10*time.Second)
 			defer cancel()
 			_ = n.proposer.commit(ctx, opWhole, append(slices.Clone(id), make([]byte, 12)...))
 		}
@@ -218,6 +218,6 @@ func (n *Node) dropParts() {
 		if err != nil || len(id) != 16 || binary.LittleEndian.Uint64(id) == n.proposer.run {
 			continue
 		}
-		_ = n.proposer.commit(n.closing, opWhole, append(id, make([]byte, 12)...)) // the next leader tries again
+		_ = n.proposer.commit(n.life.closing, opWhole, append(id, make([]byte, 12)...)) // the next leader tries again
 	}
 }

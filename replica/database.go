@@ -93,7 +93,7 @@ func (db *database) load() error {
 		return db.broken
 	case db.loaded:
 		return nil
-	case db.node.closing.Err() != nil:
+	case db.node.life.closing.Err() != nil:
 		return net.ErrClosed
 	}
 	total, err := db.scan()

@@ -226,7 +226,7 @@ func (k *conn) begin(ctx context.Context) (context.Context, error) {
 // database's mutex and wait for the writer's lock. k.mu is locked.
 func (k *conn) gone() error {
 	k.rollback()
-	if k.c.n.closing.Err() != nil {
+	if k.c.n.life.closing.Err() != nil {
 		return net.ErrClosed
 	}
 	if _, err := k.db.usable(); err != nil {

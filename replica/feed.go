@@ -45,7 +45,7 @@ func (f *Feed) Lead(ctx context.Context) (cluster string, term uint64, over <-ch
 		case <-soon:
 		case <-ctx.Done():
 			return "", 0, nil, ctx.Err()
-		case <-f.n.closing.Done():
+		case <-f.n.life.closing.Done():
 			return "", 0, nil, net.ErrClosed
 		}
 	}

@@ -85,7 +85,7 @@ func (f *fitness) look() {
 		oldest = max(oldest, age)
 		hung = hung || o.log && age >= f.limit()
 	}
-	if f.armed = len(f.begun) > 0 && f.n.closing.Err() == nil; f.armed {
+	if f.armed = len(f.begun) > 0 && f.n.life.closing.Err() == nil; f.armed {
 		time.AfterFunc(max(f.limit()-oldest, f.limit()/10), f.look)
 	}
 	slow := oldest >= f.limit()
@@ -104,7 +104,7 @@ func (f *fitness) look() {
 func (f *fitness) suspect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.probing || f.n.closing.Err() != nil {
+	if f.probing || f.n.life.closing.Err() != nil {
 		return
 	}
 	f.probing = true
@@ -128,7 +128,7 @@ func (f *fitness) probe() {
 		}
 		select {
 		case <-time.After(wait):
-		case <-f.n.closing.Done():
+		case <-f.n.life.closing.Done():
 			return
 		}
 	}
@@ -152,7 +152,7 @@ func (f *fitness) bounded(try func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-f.n.closing.Done():
+	case <-f.n.life.closing.Done():
 		return nil
 	}
 }
@@ -256,7 +256,7 @@ func (f *fitness) why() error {
 
 // mayLead returns an error if this node must not send heartbeats and be no candidate.
 func (f *fitness) mayLead() error {
-	if f.n.role.retiring.Load() && f.n.closing.Err() == nil && f.n.role.running.Load() && f.n.raft.State() != raft.Leader {
+	if f.n.role.retiring.Load() && f.n.life.closing.Err() == nil && f.n.role.running.Load() && f.n.raft.State() != raft.Leader {
 		return errors.New("replica: this node is being closed")
 	}
 	f.mu.Lock()
@@ -278,7 +278,7 @@ func (f *fitness) watch() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-f.n.closing.Done():
+		case <-f.n.life.closing.Done():
 			return
 		case <-tick.C:
 		}

@@ -228,7 +228,7 @@ func (c *connector) connectLeader(ctx context.Context) (driver.Conn, error) {
 		return nil, fmt.Errorf("replica: the leader %s cannot be reached: %w: %w", id, err, &NotLeaderError{})
 	}
 	k := &forwarded{n: n, leader: string(address), conn: raw, in: bufio.NewReaderSize(raw, 64<<10)}
-	k.stop = context.AfterFunc(n.closing, func() { _ = raw.Close() })
+	k.stop = context.AfterFunc(n.life.closing, func() { _ = raw.Close() })
 	if _, err := k.call(ctx, forwardRequest{Database: c.name}, false); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
@@ -354,7 +354,7 @@ func (k *forwarded) watch(cancel context.CancelCauseFunc) (stop func()) {
 
 // gone is the error of a connection that was lost before a commit: the leader rolls back.
 func (k *forwarded) gone(err error) error {
-	if k.n.closing.Err() != nil {
+	if k.n.life.closing.Err() != nil {
 		return net.ErrClosed
 	}
 	return fmt.Errorf("replica: the connection to the leader at %s was lost, nothing was committed: %w: %w", k.leader, err, &NotLeaderError{})

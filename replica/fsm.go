@@ -118,7 +118,7 @@ func (f fsm) content(l *raft.Log) ([]byte, error) {
 		}
 		select {
 		case <-time.After(wait):
-		case <-f.closing.Done():
+		case <-f.life.closing.Done():
 			return nil, err
 		}
 	}

@@ -253,7 +253,7 @@ func TestCloseWithUnansweredFuture(t *testing.T) {
 	}
 	results := make(chan error)
 	for _, wait := range waits {
-		n.over.Go(func() { results <- wait() })
+		n.life.over.Go(func() { results <- wait() })
 	}
 	<-began
 	done := make(chan struct{})
@@ -287,7 +287,7 @@ func TestCloseBesideCalls(t *testing.T) {
 	var over sync.WaitGroup
 	use := func(n *Node, worker int) {
 		db, stale := open(t, n, "db"), open(t, n, "db", Stale(-1))
-		for i := worker; n.closing.Err() == nil; i++ {
+		for i := worker; n.life.closing.Err() == nil; i++ {
 			short, stop := context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
 			switch i % 7 {
 			case 0:

@@ -123,7 +123,7 @@ func (n *Node) pause(ctx context.Context) error {
 	select {
 	case <-time.After(n.opts.Election / 20):
 	case <-ctx.Done():
-	case <-n.closing.Done():
+	case <-n.life.closing.Done():
 	}
 	return cmp.Or(n.role.writable(), ctx.Err())
 }
@@ -200,7 +200,7 @@ func (n *Node) change(ctx context.Context, f func(time.Duration) raft.Future) er
 			return n.changed(err)
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			err = raft.ErrRaftShutdown
 		case <-s.timer.C:
 			err = s.over()
@@ -227,7 +227,7 @@ func (n *Node) changed(err error) error {
 func (w *wire) recordMembers() {
 	for {
 		select {
-		case <-w.node.closing.Done():
+		case <-w.node.life.closing.Done():
 			return
 		case <-w.node.membership.unknown:
 		}
@@ -251,7 +251,7 @@ func (w *wire) recordMembers() {
 				w.node.membership.mu.RUnlock()
 				if met.config < least {
 					// A member that was removed and added may have a new directory since it was met.
-					ctx, cancel := context.WithTimeout(w.node.closing, w.node.opts.Election)
+					ctx, cancel := context.WithTimeout(w.node.life.closing, w.node.opts.Election)
 					c, err := w.dial(ctx, w.peerOf(m), kindTerm)
 					cancel()
 					if err != nil {
@@ -275,7 +275,7 @@ func (w *wire) recordMembers() {
 			case !ok && directory != 0:
 				rest := binary.LittleEndian.AppendUint64(nil, config)
 				rest = binary.LittleEndian.AppendUint64(rest, directory)
-				_ = w.node.proposer.commit(w.node.closing, opMember, append(rest, m.ID...)) // the next leader tries again
+				_ = w.node.proposer.commit(w.node.life.closing, opMember, append(rest, m.ID...)) // the next leader tries again
 			}
 		}
 	}

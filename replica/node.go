@@ -33,9 +33,7 @@ type Node struct {
 	store   *notedLog
 	wire    *wire
 	metrics metrics
-	closing context.Context
-	stop    context.CancelFunc
-	over    sync.WaitGroup
+	life    life
 
 	membership membership
 	progress   progress
@@ -49,6 +47,13 @@ type Node struct {
 	sessions   sessions
 	reads      reads
 	checks     checks
+}
+
+// life is the time for which a node is open.
+type life struct {
+	closing context.Context // ends when Close begins
+	stop    context.CancelFunc
+	over    sync.WaitGroup // the node's goroutines, for which Close waits
 }
 
 // Open starts a node. It returns when the node takes part in the cluster, which may have no
@@ -95,14 +100,14 @@ func startNode(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.role.running.Store(true)
-	n.over.Go(n.lead)
-	n.over.Go(n.proposer.loop)
-	n.over.Go(n.wire.recordMembers)
-	n.over.Go(n.reads.catchUp)
-	n.over.Go(n.watchLog)
-	n.over.Go(n.fitness.watch)
+	n.life.over.Go(n.lead)
+	n.life.over.Go(n.proposer.loop)
+	n.life.over.Go(n.wire.recordMembers)
+	n.life.over.Go(n.reads.catchUp)
+	n.life.over.Go(n.watchLog)
+	n.life.over.Go(n.fitness.watch)
 	for range 4 {
-		n.over.Go(n.repairs.loop)
+		n.life.over.Go(n.repairs.loop)
 	}
 	return n, nil
 }
@@ -110,7 +115,7 @@ func startNode(o Options) (_ *Node, err error) {
 // newNode makes the directories of a node and reads its identity.
 func newNode(o Options) (_ *Node, err error) {
 	n := &Node{opts: o, log: o.Logger.With("node", o.ID)}
-	n.closing, n.stop = context.WithCancel(context.Background())
+	n.life.closing, n.life.stop = context.WithCancel(context.Background())
 	disk := &n.opts.disk
 	n.fitness.n, disk.fitness = n, &n.fitness
 	data := filepath.Join(o.Dir, "data")
@@ -134,8 +139,8 @@ func newNode(o Options) (_ *Node, err error) {
 		}
 	}
 	n.catalog.open(n, data)
-	n.openFiles.most, n.openFiles.closing, n.openFiles.log = o.OpenDatabases, n.closing, n.log
-	n.sessions.closing, n.sessions.conns = n.closing, make(map[*conn]struct{})
+	n.openFiles.most, n.openFiles.closing, n.openFiles.log = o.OpenDatabases, n.life.closing, n.log
+	n.sessions.closing, n.sessions.conns = n.life.closing, make(map[*conn]struct{})
 	n.sessions.forwardIdle.Store(int64(defaultForwardIdle))
 	n.role.node, n.reads.node, n.checks.node, n.repairs.node = n, n, n, n
 	n.repairs.queue = make(chan repairJob, 1<<12)
@@ -148,7 +153,7 @@ func newNode(o Options) (_ *Node, err error) {
 
 // openLog opens raft's log, which locks the directory.
 func (n *Node) openLog() error {
-	store, err := raftlog.Open(filepath.Join(n.opts.Dir, "raft"), raftlog.Options{Stop: n.closing.Done(), Written: n.opts.disk.written, Trace: n.opts.Trace})
+	store, err := raftlog.Open(filepath.Join(n.opts.Dir, "raft"), raftlog.Options{Stop: n.life.closing.Done(), Written: n.opts.disk.written, Trace: n.opts.Trace})
 	if e, ok := errors.AsType[*appendlog.CorruptError](err); ok {
 		return fmt.Errorf("replica: raft's log has lost entries that this node has acknowledged: %w: %s", e, rejoin)
 	}
@@ -207,8 +212,8 @@ func (n *Node) start() error {
 	}
 	through := transport{
 		network: n.reads.members, patience: max(2*n.opts.Election, time.Second), failures: &n.wire.failures, log: n.store, mayVote: n.wire.mayVote, mayLead: n.fitness.mayLead, cut: n.wire.cutPeer,
-		beats:       beats{time.Now(), min(n.opts.Election/6, time.Second/6), n.closing.Done()},
-		newSnapshot: func() { n.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
+		beats:       beats{time.Now(), min(n.opts.Election/6, time.Second/6), n.life.closing.Done()},
+		newSnapshot: func() { n.life.over.Go(func() { _ = n.raft.Snapshot().Error() }) }, // the next failure tries again
 	}
 	has := false
 	if len(n.opts.Peers) > 0 {
@@ -239,7 +244,7 @@ type logWriter struct{ n *Node }
 
 // Write leaves out the errors of requests that Close interrupts.
 func (w logWriter) Write(p []byte) (int, error) {
-	if w.n.closing.Err() == nil {
+	if w.n.life.closing.Err() == nil {
 		_, line, _ := strings.Cut(string(p), "raft: ")
 		w.n.log.Warn("raft: " + strings.TrimSpace(line))
 	}
@@ -253,7 +258,7 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.role.handOver()
-	n.stop()
+	n.life.stop()
 	if n.wire != nil {
 		n.wire.cut() // raft waits for its requests
 	}
@@ -266,7 +271,7 @@ func (n *Node) Close() error {
 	if n.wire != nil {
 		errs = append(errs, n.wire.Close())
 	}
-	n.over.Wait()
+	n.life.over.Wait()
 	n.proposer.abandon(raft.ErrRaftShutdown)
 	for _, db := range n.catalog.all() {
 		db.mu.Lock()
@@ -284,7 +289,7 @@ func (n *Node) Close() error {
 func (n *Node) lead() {
 	for {
 		select {
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return
 		case leads := <-n.raft.LeaderCh():
 			n.role.set(nil)
@@ -307,15 +312,15 @@ func (n *Node) lead() {
 			cluster := n.membership.cluster
 			n.membership.mu.RUnlock()
 			if cluster == 0 {
-				n.over.Go(func() {
+				n.life.over.Go(func() {
 					id := binary.LittleEndian.AppendUint64(nil, rand.Uint64()|1)
-					_ = n.proposer.commit(n.closing, opCluster, id) // the next leader tries again
+					_ = n.proposer.commit(n.life.closing, opCluster, id) // the next leader tries again
 				})
 			}
 			n.membership.look()
-			n.over.Go(n.dropParts)
+			n.life.over.Go(n.dropParts)
 			if len(n.opts.Addresses) > 0 {
-				n.over.Go(n.readdress)
+				n.life.over.Go(n.readdress)
 			}
 			n.log.Info("replica: this node is the leader", "term", term)
 		}
@@ -330,7 +335,7 @@ func (n *Node) watchLog() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return
 		case <-tick.C:
 			n.cutLog()

@@ -54,7 +54,7 @@ func (n *Node) Wait(ctx context.Context, pos Position) error {
 		case <-ch:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return net.ErrClosed
 		}
 	}

@@ -38,7 +38,7 @@ type proposer struct {
 }
 
 func (q *proposer) open(n *Node) {
-	q.closing, q.metrics = n.closing, &n.metrics
+	q.closing, q.metrics = n.life.closing, &n.metrics
 	q.stall, q.flight, q.maxTransaction = n.opts.stall, n.opts.flight, n.opts.MaxTransaction
 	q.run, q.queue, q.pending = rand.Uint64(), make(chan *proposal, 1024), make(map[proposalID]*proposal)
 	q.apply = func(entry []byte, timeout time.Duration) raft.ApplyFuture { return n.raft.Apply(entry, timeout) }

@@ -111,7 +111,7 @@ func (rs *reads) confirm(l *leadership) bool {
 		}
 		select {
 		case <-time.After(max(rs.node.opts.Election/20, time.Millisecond)):
-		case <-rs.node.closing.Done():
+		case <-rs.node.life.closing.Done():
 			return false
 		}
 		if rs.node.role.leader() != l || time.Now().After(until) {
@@ -184,7 +184,7 @@ func (rs *reads) confirmOnce(l *leadership, until time.Time) (confirmed, deposed
 			rs.late.Store(&voters[r.from].ID)
 		case <-soon.C:
 			rs.late.Store(&voters[slices.Index(replied, false)].ID)
-		case <-rs.node.closing.Done():
+		case <-rs.node.life.closing.Done():
 			return false, false
 		}
 		ask(len(voters))
@@ -216,7 +216,7 @@ func (rs *reads) fresh(ctx context.Context, bound time.Duration) error {
 // syncRead asks the leader for the last committed entry, and waits until this node has it.
 func (rs *reads) syncRead() error {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(rs.node.closing, max(2*rs.node.opts.Election, time.Second))
+	ctx, cancel := context.WithTimeout(rs.node.life.closing, max(2*rs.node.opts.Election, time.Second))
 	defer cancel()
 	address, id := rs.node.raft.LeaderWithID()
 	if id == "" {
@@ -240,11 +240,11 @@ func (rs *reads) syncRead() error {
 // catchUp waits until this node has caught up after its start, and records it.
 func (rs *reads) catchUp() {
 	for wait := 10 * time.Millisecond; !rs.node.progress.recovered.Load(); wait = min(2*wait, time.Second) {
-		if rs.reading.do(rs.node.closing, rs.syncRead) == nil {
+		if rs.reading.do(rs.node.life.closing, rs.syncRead) == nil {
 			continue
 		}
 		select {
-		case <-rs.node.closing.Done():
+		case <-rs.node.life.closing.Done():
 			return
 		case <-time.After(wait):
 		}
@@ -260,7 +260,7 @@ func (n *Node) WaitReady(ctx context.Context) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("replica: %w: %w", errRecovering, ctx.Err())
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return net.ErrClosed
 		}
 	}

@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 	a := c.leader()
 	until(t, "the cluster has an identity", func() bool { return a.Status().Cluster != strings.Repeat("0", 16) })
 	dial := func(h hello) error {
-		n := &Node{opts: Options{ID: h.From, versions: spoken}, closing: t.Context()}
+		n := &Node{opts: Options{ID: h.From, versions: spoken}, life: life{closing: t.Context()}}
 		n.membership.cluster = h.Cluster
 		w := &wire{node: n, address: h.Address}
 		n.wire = w

@@ -40,7 +40,7 @@ func (w *wire) serveFetch(c net.Conn) {
 	if receive(c, &r) != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(w.node.closing, 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.node.life.closing, 30*time.Second)
 	defer cancel()
 	f, m, pos, err := w.node.repairs.imageOf(ctx, r.Database, r.Seq)
 	if err != nil {
@@ -164,7 +164,7 @@ func (rp *repairer) soon(j repairJob) {
 
 func (rp *repairer) later(j repairJob, after time.Duration) {
 	time.AfterFunc(after, func() {
-		if rp.node.closing.Err() == nil {
+		if rp.node.life.closing.Err() == nil {
 			rp.soon(j)
 		}
 	})
@@ -174,11 +174,11 @@ func (rp *repairer) later(j repairJob, after time.Duration) {
 func (rp *repairer) loop() {
 	for {
 		select {
-		case <-rp.node.closing.Done():
+		case <-rp.node.life.closing.Done():
 			return
 		case j := <-rp.queue:
 			err := rp.fetch(j.db)
-			if err == nil || rp.node.closing.Err() != nil {
+			if err == nil || rp.node.life.closing.Err() != nil {
 				continue
 			}
 			rp.node.log.Warn("replica: a database cannot be fetched yet", "database", j.db.name, "error", err)
@@ -232,14 +232,14 @@ func (rp *repairer) fetch(db *database) error {
 }
 
 func (rp *repairer) fetchFrom(db *database, source peer, seq uint64) error {
-	ctx, cancel := context.WithTimeout(rp.node.closing, 10*time.Second)
+	ctx, cancel := context.WithTimeout(rp.node.life.closing, 10*time.Second)
 	defer cancel()
 	c, err := rp.node.wire.dial(ctx, source, kindFetch)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	stop := context.AfterFunc(rp.node.closing, func() { _ = c.Close() })
+	stop := context.AfterFunc(rp.node.life.closing, func() { _ = c.Close() })
 	defer stop()
 	if err := send(c, fetchRequest{db.id, seq}); err != nil {
 		return err
@@ -407,7 +407,7 @@ func (rp *repairer) fetchAll(dbs map[string]*database) error {
 		})
 	}
 	wg.Wait()
-	return rp.node.closing.Err()
+	return rp.node.life.closing.Err()
 }
 
 // ensure waits until a database is complete on this node, or alone returns true. It does not wait for one
@@ -416,7 +416,7 @@ func (rp *repairer) ensure(db *database, alone func() bool) {
 	db.mu.Lock()
 	_ = db.load() // a file with another state is fetched
 	db.mu.Unlock()
-	for wait := time.Millisecond; rp.node.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
+	for wait := time.Millisecond; rp.node.life.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
 		db.mu.Lock()
 		done := db.broken == nil || db.gone || db.obsolete
 		db.mu.Unlock()
@@ -425,7 +425,7 @@ func (rp *repairer) ensure(db *database, alone func() bool) {
 		}
 		select {
 		case <-time.After(wait):
-		case <-rp.node.closing.Done():
+		case <-rp.node.life.closing.Done():
 		}
 	}
 }

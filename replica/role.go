@@ -67,7 +67,7 @@ func (r *role) handOver() {
 	if !r.running.Load() || r.node.raft.State() != raft.Leader || r.alone() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.node.closing, max(r.node.opts.Election, time.Second))
+	ctx, cancel := context.WithTimeout(r.node.life.closing, max(r.node.opts.Election, time.Second))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -92,7 +92,7 @@ func (r *role) answer(f raft.Future) error {
 	select {
 	case err := <-done:
 		return err
-	case <-r.node.closing.Done():
+	case <-r.node.life.closing.Done():
 		return raft.ErrRaftShutdown
 	}
 }
@@ -102,7 +102,7 @@ func (r *role) answer(f raft.Future) error {
 func (r *role) catchUpWith(term uint64) bool {
 	for r.answer(r.node.raft.Barrier(0)) != nil {
 		select {
-		case <-r.node.closing.Done():
+		case <-r.node.life.closing.Done():
 			return false
 		case <-time.After(r.node.opts.Election / 50):
 		}
@@ -130,7 +130,7 @@ func (r *role) leader() *leadership {
 }
 
 func (r *role) notLeader() error {
-	if r.node.closing.Err() != nil {
+	if r.node.life.closing.Err() != nil {
 		return net.ErrClosed
 	}
 	address, id := r.node.raft.LeaderWithID()
@@ -178,7 +178,7 @@ func (n *Node) WaitLeader(ctx context.Context) (id, address string, err error) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return "", "", fmt.Errorf("replica: no leader: %w", ctx.Err())
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return "", "", net.ErrClosed
 		}
 	}

@@ -47,7 +47,7 @@ func (w *wire) welcome(c net.Conn) {
 	case kindRaft:
 		select {
 		case w.accepted <- c:
-		case <-w.node.closing.Done():
+		case <-w.node.life.closing.Done():
 			w.drop(c)
 		}
 		return // raft or Close closes it
@@ -112,16 +112,16 @@ func (w *wire) requests(c net.Conn) {
 		var err error
 		switch r.Kind {
 		case askIndex:
-			if err = w.node.reads.confirmLeads(w.node.closing); err == nil {
+			if err = w.node.reads.confirmLeads(w.node.life.closing); err == nil {
 				a.Index = w.node.progress.newest()
 			}
 		case askApplied:
 			// While the files of a snapshot are fetched, raft stores nothing and has not applied it.
 			a.Index = min(w.node.progress.applied.Load(), w.node.raft.AppliedIndex())
 		case askCheck:
-			a.Check, a.Index, err = w.node.checks.begin(w.node.closing, r.Database)
+			a.Check, a.Index, err = w.node.checks.begin(w.node.life.closing, r.Database)
 		case askSum:
-			a = w.node.checks.answer(r.Check, w.node.closing.Done())
+			a = w.node.checks.answer(r.Check, w.node.life.closing.Done())
 		default:
 			err = fmt.Errorf("unknown request %q", r.Kind)
 		}

@@ -16,7 +16,7 @@ import (
 // serveForward runs the statements of a forwarded connection. When the connection ends, its
 // transaction is rolled back.
 func (w *wire) serveForward(c net.Conn) {
-	ctx, cancel := context.WithCancel(w.node.closing)
+	ctx, cancel := context.WithCancel(w.node.life.closing)
 	defer cancel()
 	requests := make(chan forwardRequest)
 	w.over.Go(func() {
@@ -263,13 +263,13 @@ func (n *Node) Do(ctx context.Context, name string, fn func(*sql.Tx) error) erro
 		switch {
 		case err == nil, !retryable(err):
 			return err
-		case n.closing.Err() != nil:
+		case n.life.closing.Err() != nil:
 			return net.ErrClosed
 		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
-		case <-n.closing.Done():
+		case <-n.life.closing.Done():
 			return net.ErrClosed
 		case <-time.After(5 * time.Millisecond):
 		}

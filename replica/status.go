@@ -15,7 +15,7 @@ import (
 // Ready returns nil if this node serves: it has caught up since its start, knows a leader, and its disk works. It
 // returns the reason otherwise. It asks no other node.
 func (n *Node) Ready() error {
-	if n.closing.Err() != nil {
+	if n.life.closing.Err() != nil {
 		return fmt.Errorf("replica: %w", os.ErrClosed)
 	}
 	if err := n.fitness.why(); err != nil {

@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 	for what, stranger := range map[string]*tls.Config{"plain text": nil, "no certificate": {RootCAs: config.RootCAs},
 		"another authority": newAuthority(t).issue("a", "b", "c"), "another name": a.issue("x")} {
 		for _, kind := range []string{kindRaft, kindRequest, kindFetch, kindForward, kindTerm} {
-			n := &Node{opts: Options{ID: from.ID(), TLS: stranger}, closing: t.Context()}
+			n := &Node{opts: Options{ID: from.ID(), TLS: stranger}, life: life{closing: t.Context()}}
 			n.membership.directory = from.membership.directory
 			w := &wire{node: n, address: c.addrs[from.ID()]}
 			n.wire = w

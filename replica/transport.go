@@ -310,7 +310,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 // MemberTerm implements network.
 func (b base) MemberTerm(id raft.ServerID, target raft.ServerAddress, until time.Time) (uint64, error) {
 	w := b.wire
-	ctx, cancel := context.WithDeadline(w.node.closing, until)
+	ctx, cancel := context.WithDeadline(w.node.life.closing, until)
 	defer cancel()
 	var p [8]byte
 	err := w.request(ctx, peer{string(id), w.node.wire.addressOf(string(id), string(target))}, kindTerm, func(c memberConn) error {

@@ -105,7 +105,7 @@ func (ck *checks) compute(rest []byte) error {
 		close(s.done)
 		return nil
 	}
-	ck.node.over.Go(func() {
+	ck.node.life.over.Go(func() {
 		defer close(s.done)
 		_, s.sum, s.err = m.sums()
 		if s.err == nil && s.sum != pos.Sum {
@@ -133,8 +133,8 @@ func (ck *checks) stateOf(id uint64) (f *pageFile, m *image, pos Position, err e
 		if err == nil && time.Now().After(end) {
 			err = errRecovering
 		}
-		if err != nil || ck.node.closing.Err() != nil {
-			return nil, nil, pos, errors.Join(err, ck.node.closing.Err(), f.close())
+		if err != nil || ck.node.life.closing.Err() != nil {
+			return nil, nil, pos, errors.Join(err, ck.node.life.closing.Err(), f.close())
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -178,7 +178,7 @@ func (n *Node) Verify(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return errors.Join(append(errs, fmt.Errorf("%s: %w: %w", db.name, again, ctx.Err()))...)
-			case <-n.closing.Done():
+			case <-n.life.closing.Done():
 				return errors.Join(append(errs, fmt.Errorf("%s: %w", db.name, again))...)
 			case <-time.After(10 * time.Millisecond):
 			}
@@ -204,7 +204,7 @@ func (ck *checks) verify(ctx context.Context, db *database, begin time.Time) (ag
 	if ck.node.catalog.byID(db.id) == nil {
 		return nil, nil // it was deleted
 	}
-	if err != nil && ctx.Err() == nil && ck.node.closing.Err() == nil && time.Since(begin) < max(10*ck.node.opts.Election, 10*time.Second) {
+	if err != nil && ctx.Err() == nil && ck.node.life.closing.Err() == nil && time.Since(begin) < max(10*ck.node.opts.Election, 10*time.Second) {
 		return err, nil // there may be a leader soon
 	}
 	if err != nil {
@@ -264,8 +264,8 @@ func (ck *checks) sumAt(ctx context.Context, m raft.Server, id proposalID, index
 			return a, nil
 		case ctx.Err() != nil:
 			return a, fmt.Errorf("it has not come to the entry at which the pages are compared, or reads them still: %w", ctx.Err())
-		case ck.node.closing.Err() != nil:
-			return a, ck.node.closing.Err()
+		case ck.node.life.closing.Err() != nil:
+			return a, ck.node.life.closing.Err()
 		case !a.Begun && has >= index:
 			return a, errRecovering // it has skipped the entry
 		}

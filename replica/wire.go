@@ -137,7 +137,7 @@ func (w *wire) serve() {
 		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 		select {
 		case <-time.After(wait):
-		case <-w.node.closing.Done():
+		case <-w.node.life.closing.Done():
 			return
 		}
 	}
@@ -166,7 +166,7 @@ func (w *wire) Accept() (net.Conn, error) {
 	select {
 	case c := <-w.accepted:
 		return &tracked{c, w}, nil
-	case <-w.node.closing.Done():
+	case <-w.node.life.closing.Done():
 		return nil, net.ErrClosed
 	}
 }
@@ -186,7 +186,7 @@ func (w *wire) Addr() net.Addr { return wireAddr(w.address) }
 
 // Dial gives raft a connection to a member.
 func (w *wire) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(w.node.closing, timeout)
+	ctx, cancel := context.WithTimeout(w.node.life.closing, timeout)
 	defer cancel()
 	id, address, _ := strings.Cut(string(target), "\x00")
 	c, err := w.dial(ctx, peer{id, address}, kindRaft)
@@ -244,7 +244,7 @@ func (c memberConn) ask(r request, a *answer) error {
 func (w *wire) progress(ctx context.Context, m raft.Server) (index uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	stop := context.AfterFunc(w.node.closing, cancel)
+	stop := context.AfterFunc(w.node.life.closing, cancel)
 	defer stop()
 	var a answer
 	err = w.request(ctx, w.node.wire.peerOf(m), kindRequest, func(c memberConn) error {
@@ -362,7 +362,7 @@ func (w *wire) bound(ctx context.Context, most time.Duration) (context.Context, 
 	} else {
 		ctx, cancel = context.WithTimeout(ctx, most)
 	}
-	stop := context.AfterFunc(w.node.closing, cancel)
+	stop := context.AfterFunc(w.node.life.closing, cancel)
 	return ctx, func() {
 		stop()
 		cancel()

@@ -100,7 +100,7 @@ func (l *failing) Accept() (net.Conn, error) {
 // TestAcceptAgain: a node that could not accept a connection accepts the next one.
 func TestAcceptAgain(t *testing.T) {
 	l := new(failing)
-	w := &wire{node: &Node{log: slog.New(slog.DiscardHandler), closing: t.Context()}, listener: l}
+	w := &wire{node: &Node{log: slog.New(slog.DiscardHandler), life: life{closing: t.Context()}}, listener: l}
 	w.serve()
 	if l.calls != 2 {
 		t.Errorf("%d calls of Accept", l.calls)

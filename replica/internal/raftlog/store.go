@@ -9,13 +9,11 @@
 package raftlog
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"runtime/trace"
 	"slices"
 	"sync"
@@ -145,13 +143,6 @@ func (s *Store) load() error {
 	s.log, s.first, s.last, s.seqs, s.large, s.places, s.recent, s.bytes, s.keys = log, read.first, read.last, read.seqs, read.large, read.places, nil, 0, read.keys
 	return nil
 }
-
-// The kinds of records.
-const (
-	kindEntry  = 'E'
-	kindRemove = 'R'
-	kindSet    = 'S'
-)
 
 // every is the distance, in records, of two records whose places are kept. It is shorter if the records
 // have everyBytes.
@@ -413,174 +404,6 @@ func (s *Store) fail(err error, least, most uint64) {
 
 var errClosed = errors.New("the store is closed")
 
-const entryHeader = 8 + 8 + 1 + 8 + 4
-
-func encode(l *raft.Log) []byte {
-	p := make([]byte, 0, 1+entryHeader+len(l.Extensions)+len(l.Data))
-	p = append(p, kindEntry)
-	p = binary.LittleEndian.AppendUint64(p, l.Index)
-	p = binary.LittleEndian.AppendUint64(p, l.Term)
-	p = append(p, byte(l.Type))
-	at := int64(math.MinInt64)
-	if !l.AppendedAt.IsZero() {
-		at = l.AppendedAt.UnixNano()
-	}
-	p = binary.LittleEndian.AppendUint64(p, uint64(at))
-	p = binary.LittleEndian.AppendUint32(p, uint32(len(l.Extensions)))
-	p = append(p, l.Extensions...)
-	return append(p, l.Data...)
-}
-
-// decode decodes the output of encode. The entry does not refer to p.
-func decode(p []byte, l *raft.Log) error {
-	data, err := decodeHead(p, l)
-	if err == nil {
-		l.Data = append([]byte{}, data...)
-	}
-	return err
-}
-
-// decodeHead decodes all but the data, which it returns as a part of p.
-func decodeHead(p []byte, l *raft.Log) (data []byte, err error) {
-	if len(p) < 1+entryHeader || p[0] != kindEntry {
-		return nil, errors.New("raftlog: not an entry")
-	}
-	p = p[1:]
-	*l = raft.Log{Index: binary.LittleEndian.Uint64(p), Term: binary.LittleEndian.Uint64(p[8:]), Type: raft.LogType(p[16])}
-	if at := int64(binary.LittleEndian.Uint64(p[17:])); at != math.MinInt64 {
-		l.AppendedAt = time.Unix(0, at)
-	}
-	n := binary.LittleEndian.Uint32(p[25:])
-	p = p[entryHeader:]
-	if uint64(n) > uint64(len(p)) {
-		return nil, errors.New("raftlog: not an entry")
-	}
-	if n > 0 {
-		l.Extensions = append([]byte(nil), p[:n]...)
-	}
-	return p[n:], nil
-}
-
-// GetLog returns an entry, and raft.ErrLogNotFound if there is none.
-func (s *Store) GetLog(index uint64, l *raft.Log) error {
-	err := s.get(index, l)
-	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
-		return err
-	}
-	// A log that failed cannot be read either. Raft writes nothing before it has read.
-	s.writing.Lock()
-	werr := s.writable()
-	s.writing.Unlock()
-	if werr != nil {
-		return errors.Join(err, werr)
-	}
-	return s.get(index, l)
-}
-
-// Head returns an entry without its data if that has Options.LargeBytes or more, and reports whether it has.
-func (s *Store) Head(index uint64, l *raft.Log) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	head, ok := s.large[index]
-	if ok {
-		*l = head
-	}
-	return ok
-}
-
-func (s *Store) get(index uint64, l *raft.Log) error {
-	w, err := s.find(index, l)
-	if err != nil || w == nil {
-		return err
-	}
-	return s.read(w, l)
-}
-
-// window is where some entries are on the disk.
-type window struct {
-	log  *appendlog.Log
-	from appendlog.Position // at the first one or before it
-	at   uint64             // index of the first one
-	seqs []uint64           // their record numbers
-	cuts uint64             // the number of removals when they were found
-}
-
-// find returns an entry that is in memory, or where it and those that follow it are on the disk.
-func (s *Store) find(index uint64, l *raft.Log) (*window, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if len(s.seqs) == 0 || index < s.first || index > s.last {
-		return nil, raft.ErrLogNotFound
-	}
-	if n := len(s.recent); n > 0 && index >= s.recent[0].Index {
-		*l = s.recent[index-s.recent[0].Index]
-		return nil, nil
-	}
-	want := s.seqs[index-s.first]
-	i, found := slices.BinarySearchFunc(s.places, want, func(p appendlog.Position, seq uint64) int { return cmp.Compare(p.Seq, seq) })
-	if !found {
-		i-- // the last place before the entry
-	}
-	end := uint64(len(s.seqs))
-	if len(s.recent) > 0 {
-		end = s.recent[0].Index - s.first
-	}
-	seqs := slices.Clone(s.seqs[index-s.first : min(end, index-s.first+512)])
-	return &window{s.log, s.places[max(i, 0)], index, seqs, s.cuts}, nil
-}
-
-// aheadBytes is how much is read from the disk at once, or one entry.
-const aheadBytes = 2 << 20
-
-// read reads the first entry of a window, and those that follow it: raft reads in order.
-func (s *Store) read(w *window, l *raft.Log) error {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
-	for _, list := range s.ahead {
-		if len(list) > 0 && w.at >= list[0].Index && w.at-list[0].Index < uint64(len(list)) {
-			*l = list[w.at-list[0].Index]
-			return nil
-		}
-	}
-	var list []raft.Log
-	size := 0
-	for r, err := range w.log.Records(w.from) {
-		if err != nil {
-			return err
-		}
-		if r.Seq < w.seqs[len(list)] {
-			continue // a record of another kind, or an entry that was removed later
-		}
-		var e raft.Log
-		if r.Seq != w.seqs[len(list)] || len(list) > 0 && size+len(r.Data) > aheadBytes {
-			break
-		}
-		if err := decode(r.Data, &e); err != nil {
-			return err
-		}
-		if index := w.at + uint64(len(list)); e.Index != index {
-			return fmt.Errorf("raftlog: record %d is entry %d instead of %d", r.Seq, e.Index, index)
-		}
-		list = append(list, e)
-		if size += len(e.Data); size >= aheadBytes || len(list) == len(w.seqs) {
-			break
-		}
-	}
-	if len(list) == 0 {
-		return fmt.Errorf("raftlog: record %d of entry %d is gone: %w", w.seqs[0], w.at, raft.ErrLogNotFound)
-	}
-	// Entries that were removed meanwhile must not be found later: others have their indexes.
-	s.mu.RLock()
-	current := s.cuts == w.cuts
-	s.mu.RUnlock()
-	if current && size <= aheadBytes { // a larger one is a single entry
-		s.ahead[s.turn%len(s.ahead)] = list
-		s.turn++
-	}
-	*l = list[0]
-	return nil
-}
-
 // DeleteRange removes the entries from low to high, both included, at the front or at the
 // end of the log. The removal is durable when it returns. With Options.Stop, a removal at the
 // end is repeated after a failure: raft would go on with entries that may be gone.
@@ -667,11 +490,6 @@ func (s *Store) Set(key, value []byte) error {
 	defer s.mu.Unlock()
 	s.keys[string(key)] = append([]byte{}, value...)
 	return nil
-}
-
-func encodeSet(key string, value []byte) []byte {
-	p := binary.AppendUvarint([]byte{kindSet}, uint64(len(key)))
-	return append(append(p, key...), value...)
 }
 
 // Get returns a setting, and ErrKeyNotFound if it was never set.
