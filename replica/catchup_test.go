@@ -129,7 +129,7 @@ func mustNamed(t *testing.T, n *Node, name string) *database {
 //
 // Promise: replica/verify-beside-writers
 func TestVerifyBesideWriters(t *testing.T) {
-	c := newCluster(t, 3, Options{})
+	c := newCluster(t, 3, Options{Election: 10 * time.Second})
 	leader, follower := c.leader(), c.followers()[0]
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(100000))")
@@ -231,7 +231,7 @@ func TestOrphans(t *testing.T) {
 //
 // Promise: replica/no-orphans
 func TestPartsOfKilledRestore(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	c := newCluster(t, 3, Options{Election: 2 * time.Second})
 	leader := c.leader()
 	must(t, leader.proposer.commit(t.Context(), opPart, append(make([]byte, 24), "a part"...))) // of a process that is gone
 	for _, n := range c.all() {

@@ -68,9 +68,8 @@ func TestUnfitLeader(t *testing.T) {
 			}})
 			var leader, other *Node
 			until(t, "a leader that stays for a commit", func() bool { // on a busy machine elections follow each other
-				leader, other = c.leader(), c.followers()[0]
-				_, err := open(t, leader, "db").ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS t(x)")
-				return err == nil && leader != other
+				leader, other = c.commit("CREATE TABLE IF NOT EXISTS t(x)"), c.followers()[0]
+				return leader != other
 			})
 			c.judge()
 			if err := leader.Ready(); err != nil {

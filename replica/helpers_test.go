@@ -10,6 +10,7 @@ import (
 	"flag"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,6 +245,24 @@ func (c *cluster) followers() []*Node {
 		}
 	}
 	return others
+}
+
+// commit executes a statement, which may be executed again, on the node that leads, and returns the node. On a
+// busy machine elections follow each other.
+func (c *cluster) commit(statement string) (leader *Node) {
+	c.t.Helper()
+	until(c.t, "a leader that stays for a commit", func() bool {
+		leader = c.leader()
+		_, err := open(c.t, leader, "db").ExecContext(c.t.Context(), statement)
+		return err == nil
+	})
+	return leader
+}
+
+// other returns a node that runs beside n.
+func (c *cluster) other(n *Node) *Node {
+	all := c.all()
+	return all[slices.IndexFunc(all, func(m *Node) bool { return m != n })]
 }
 
 // judge compares the pages on all nodes.

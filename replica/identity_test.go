@@ -26,7 +26,7 @@ import (
 func TestIdentity(t *testing.T) {
 	var tried sync.Map
 	c := newCluster(t, 3, Options{Election: 200 * time.Millisecond, around: func(n network) network { return votes{n, &tried} }})
-	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
+	c.commit("CREATE TABLE IF NOT EXISTS t(x)")
 	until(t, "all have recorded the directories", func() bool {
 		for _, n := range c.all() {
 			n.membership.mu.RLock()
@@ -46,10 +46,8 @@ func TestIdentity(t *testing.T) {
 		must(t, os.CopyFS(filepath.Join(saved, as), os.DirFS(filepath.Join(c.dir, id))))
 	}
 	keep(lacks, "lacks")
-	leader := c.leader()
-	has := c.followers()[0].ID()
-	dead := leader.ID()
-	execAll(t, open(t, leader, "db"), "INSERT INTO t VALUES('acknowledged')")
+	leader := c.commit("INSERT INTO t SELECT 'acknowledged' WHERE NOT EXISTS(SELECT * FROM t)")
+	has, dead := c.other(leader).ID(), leader.ID()
 	keep(has, "has")
 	c.stop(dead)
 

@@ -712,9 +712,7 @@ func (n votes) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args 
 func TestEmptiedMember(t *testing.T) {
 	var tried sync.Map
 	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond, around: func(n network) network { return votes{n, &tried} }})
-	leader := c.leader()
-	db := open(t, leader, "db")
-	execAll(t, db, "CREATE TABLE t(x)")
+	c.commit("CREATE TABLE IF NOT EXISTS t(x)")
 	until(t, "all have recorded the directories", func() bool {
 		for _, n := range c.all() {
 			n.membership.mu.RLock()
@@ -726,11 +724,10 @@ func TestEmptiedMember(t *testing.T) {
 		}
 		return true
 	})
-	leader = c.leader()
-	others := c.followers()
-	lacks, emptied := others[0].ID(), others[1].ID()
+	lacks := c.followers()[0].ID()
 	c.stop(lacks)
-	execAll(t, open(t, leader, "db"), "INSERT INTO t VALUES('acknowledged')") // by the leader and the other one
+	leader := c.commit("INSERT INTO t SELECT 'acknowledged' WHERE NOT EXISTS(SELECT * FROM t)") // by it and the other one
+	emptied := c.other(leader).ID()
 	c.stop(leader.ID())
 	c.stop(emptied)
 	must(t, os.RemoveAll(filepath.Join(c.dir, emptied)))
@@ -804,7 +801,7 @@ func TestEmptiedMember(t *testing.T) {
 // new disk is started. The directory that the leader met before the removal must not be recorded.
 // Promise: replica/member-gets-empty
 func TestAddedAgainBeforeItStarts(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	c := newCluster(t, 3, Options{Election: 2 * time.Second})
 	db := open(t, c.leader(), "db")
 	execAll(t, db, "CREATE TABLE t(x)")
 	recorded := func(id string) uint64 {
@@ -843,7 +840,7 @@ func TestAddedAgainBeforeItStarts(t *testing.T) {
 // be started again.
 // Promise: replica/leader-removed-itself
 func TestLeaderRemovesItself(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 400 * time.Millisecond})
+	c := newCluster(t, 3, Options{Election: 2 * time.Second})
 	first := c.leader()
 	execAll(t, open(t, first, "db"), "CREATE TABLE t(x)")
 	ctx, cancel := contextFor(t)

@@ -20,7 +20,7 @@ import (
 //
 // Promise: replica/versions-side-by-side
 func TestVersionsSideBySide(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 600 * time.Millisecond, Forward: true, versions: versions{6, 6}})
+	c := newCluster(t, 3, Options{Election: 2 * time.Second, Forward: true, versions: versions{6, 6}})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
 	rows := 0
 	use := func() {
