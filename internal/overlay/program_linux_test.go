@@ -4,10 +4,12 @@ package overlay
 
 import (
 	"bufio"
+	"go/version"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +35,9 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "serve" {
+		serve(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+	}
 	kept, err := net.Dial("tcp", os.Args[2])
 	check(err)
 	files()
@@ -147,6 +152,7 @@ func buildProgram(t *testing.T) builtProgram {
 	write(t, filepath.Join(dir, "go.mod"), "module program\n\ngo 1.26\n")
 	write(t, filepath.Join(dir, "main.go"), strings.ReplaceAll(program, "ARCH", `"`+tools.GOARCH+`"`))
 	p := builtProgram{dir, filepath.Join(dir, "program"), filepath.Join(dir, "data"), echoServer(t)}
+	write(t, filepath.Join(dir, "server.go"), server)
 	cmd, err := tools.Command(cache, Options{Files: true, Sockets: true}, "build", []string{"-C", dir, "-tags", "mine", "-o", p.exe})
 	if err != nil {
 		t.Fatal(err)
@@ -187,13 +193,9 @@ func (p builtProgram) run(t *testing.T, want string, cmd *exec.Cmd, env ...strin
 	return string(text)
 }
 
-// TestProgram runs a program with each backend as the only process that uses the sockets' other ends,
-// and then where io_uring is forbidden or lacks what it needs.
-func TestProgram(t *testing.T) {
-	p := buildProgram(t)
-	if out, err := exec.Command("go", "version", "-m", p.exe).Output(); err != nil || !strings.Contains(string(out), "-tags=mine,ringside.files.sockets") {
-		t.Errorf("go version -m: %v\n%s", err, out)
-	}
+// runBackends runs the program with each backend.
+func (p builtProgram) runBackends(t *testing.T) {
+	t.Helper()
 	for _, backend := range []string{"", "plain", "off"} {
 		said := p.run(t, wanted, exec.Command(p.exe, p.file, p.echo), "RINGSIDE_BACKEND="+backend)
 		files, sockets := strings.Contains(said, "ufile "), strings.Contains(said, "unet ")
@@ -201,6 +203,45 @@ func TestProgram(t *testing.T) {
 			t.Errorf("backend %q: the log has %q", backend, said)
 		}
 	}
+}
+
+// TestNewest builds the program with the newest Go that the module proxy serves, a release candidate included. If
+// a rule has no match there, Versions lacks that release for a reason.
+func TestNewest(t *testing.T) {
+	if !ringtest.Long() {
+		t.Skip("downloads a toolchain and compiles the standard library: only with RINGSIDE_LONG=1")
+	}
+	t.Setenv("GOWORK", "off")
+	list := exec.Command("go", "list", "-m", "-versions", "golang.org/toolchain")
+	list.Dir = t.TempDir()
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("needs the module proxy: %v: %v", list, err)
+	}
+	newest := ""
+	for _, v := range strings.Fields(string(out)) {
+		v, _ = strings.CutPrefix(v, "v0.0.1-")
+		if v, ok := strings.CutSuffix(v, ".linux-"+runtime.GOARCH); ok && version.Compare(v, newest) > 0 {
+			newest = v
+		}
+	}
+	t.Setenv("GOTOOLCHAIN", newest)
+	p := buildProgram(t)
+	if out, err := exec.Command("go", "version", p.exe).Output(); err != nil || !strings.Contains(string(out), newest) {
+		t.Errorf("go version: %v, %s, want %s", err, out, newest)
+	}
+	p.runBackends(t)
+	t.Logf("the overlay fits %s", newest)
+}
+
+// TestProgram runs a program with each backend as the only process that uses the sockets' other ends,
+// and then where io_uring is forbidden or lacks what it needs.
+func TestProgram(t *testing.T) {
+	p := buildProgram(t)
+	if out, err := exec.Command("go", "version", "-m", p.exe).Output(); err != nil || !strings.Contains(string(out), "-tags=mine,ringside.files.sockets") {
+		t.Errorf("go version -m: %v\n%s", err, out)
+	}
+	p.runBackends(t)
 	t.Run("forbidden after the start", func(t *testing.T) {
 		ringtest.NeedRing(t)
 		said := p.run(t, wanted+"\"kept\\n\" <nil>\n"+wanted, exec.Command(p.exe, p.file, p.echo, "forbid"))
@@ -228,6 +269,7 @@ func TestProgram(t *testing.T) {
 			}
 		})
 	}
+	t.Run("killed", func(t *testing.T) { testKilled(t, p) })
 	t.Run("container from scratch", func(t *testing.T) {
 		if os.Getuid() != 0 {
 			t.Skip("needs root, which may use chroot")
