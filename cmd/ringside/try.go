@@ -223,7 +223,11 @@ func (t *trial) once(ctx context.Context, exe string) (map[string]float64, error
 	out, err := load.CombinedOutput()
 	took := time.Since(start)
 	if err != nil {
-		return nil, fmt.Errorf("the load: %w\n%s", cmp.Or(ctx.Err(), err), tailOf(string(out)))
+		hint := ""
+		if t.ready == "" { // the load began with the program
+			hint = "; it names no address to wait for: set --ready HOST:PORT"
+		}
+		return nil, fmt.Errorf("the load: %w%s\n%s", cmp.Or(ctx.Err(), err), hint, tailOf(string(out)))
 	}
 	after, err := procstat.CPU(server.Process.Pid)
 	if err != nil {

@@ -137,7 +137,7 @@ func main() {
 	}
 	stdout.Reset()
 	stderr.Reset()
-	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "socket"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3") {
+	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "socket"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3; it names no address to wait for: set --ready") {
 		t.Errorf("a load that fails: %d, %s", code, &stderr)
 	}
 }
