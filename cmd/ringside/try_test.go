@@ -80,7 +80,7 @@ func TestTryNull(t *testing.T) {
 	}
 }
 
-// TestTry builds a server and loads it.
+// TestTry builds a program that serves, and loads it.
 func TestTry(t *testing.T) {
 	if runtime.GOOS != "linux" || testing.Short() {
 		t.Skip("needs Linux, and compiles the standard library: left out with -short")
@@ -90,23 +90,18 @@ func TestTry(t *testing.T) {
 		"go.mod": "module program\n\ngo 1.26\n",
 		"main.go": `package main
 
-import (
-	"net"
-	"os"
-)
+import "os"
 
 func main() {
-	l, err := net.Listen("unix", os.Args[1])
+	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
+		panic(err)
+	}
+	r, w, err := os.Pipe()
 	if err != nil {
 		panic(err)
 	}
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			panic(err)
-		}
-		c.Close()
-	}
+	defer w.Close()
+	_, _ = r.Read(make([]byte, 1))
 }
 `,
 	} {
@@ -116,10 +111,10 @@ func main() {
 	}
 	t.Chdir(dir)
 	page, result := filepath.Join(dir, "page.html"), filepath.Join(dir, "result.json")
-	load := "while ! [ -S socket ]; do sleep 0.01; done; rm socket; echo 5 ops/s, p99 3 ms"
+	load := "while ! [ -e ready ]; do sleep 0.01; done; rm ready; echo 5 ops/s, p99 3 ms"
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
-		"try", "--starts", "4", "--load", load, "--before", "echo x >>before", "--html", page, "--json", result, ".", "--", "socket",
+		"try", "--starts", "4", "--load", load, "--before", "echo x >>before", "--html", page, "--json", result, ".", "--", "ready",
 	}, &stdout, &stderr)
 	if out := stdout.String(); code != exitOK || !strings.HasPrefix(out, "No gain here") || !strings.Contains(out, "rate            1.00x") ||
 		!strings.Contains(out, "note: the program did not use ringside") {
@@ -132,12 +127,12 @@ func main() {
 		t.Errorf("the page: %v\n%.500s", err, text)
 	}
 	stdout.Reset()
-	if code := run(t.Context(), []string{"report", result}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "ringside build, unchanged, . socket") {
+	if code := run(t.Context(), []string{"report", result}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "ringside build, unchanged, . ready") {
 		t.Errorf("report: %d, %s\n%s", code, &stdout, &stderr)
 	}
 	stdout.Reset()
 	stderr.Reset()
-	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "socket"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3; it names no address to wait for: set --ready") {
+	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "ready"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3; it names no address to wait for: set --ready") {
 		t.Errorf("a load that fails: %d, %s", code, &stderr)
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ringside-io/ringside/internal/testing/powercut"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs"
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
-var failures = flag.Int("failures", 3, "how many calls of each workload of TestFailedDisk fail, one in each run; 0: all")
+var failures = flag.Int("failures", -1, "how many calls of each workload of TestFailedDisk fail, one in each run; 0: all; -1: two, ten with RINGSIDE_LONG=1")
 
 // ending is how a program ends after a failed commit.
 type ending string
@@ -175,6 +176,10 @@ func TestFailedDisk(t *testing.T) {
 
 // sweepFailures runs a program once for each failure.
 func sweepFailures(t *testing.T, l lives) {
+	count := *failures
+	if count < 0 {
+		count = ringtest.Rounds(10, 2)
+	}
 	one := func(nth int) (calls int, what string) {
 		run := l
 		run.t, run.dir, run.again = t, fastDir(t), rand.IntN(2) == 0
@@ -183,7 +188,7 @@ func sweepFailures(t *testing.T, l lives) {
 		if nth >= 0 {
 			trace := run.r.Trace()
 			every := 1
-			if *failures > 0 {
+			if count > 0 {
 				every = 1 + (len(trace.Ops)-run.ended)/12
 			}
 			exploreWith(t, trace, powercut.Explore{From: run.ended, Every: every, Check: logged("db")})
@@ -192,8 +197,8 @@ func sweepFailures(t *testing.T, l lives) {
 	}
 	calls, _ := one(-1)
 	step := 1
-	if *failures > 0 {
-		step = max(1, calls / *failures)
+	if count > 0 {
+		step = max(1, calls/count)
 	}
 	found := map[string]int{}
 	for nth := rand.IntN(step); nth < calls; nth += step {

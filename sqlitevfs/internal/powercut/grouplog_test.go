@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/testing/powercut"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
@@ -103,7 +104,7 @@ func TestGroupLog(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			k.work.mode = "WAL"
 			k.work.commits = fewer(k.work.commits)
-			explore(t, recordLogged(t, k.work, k.together, k.dbs...), 600, logged(k.dbs...))
+			explore(t, recordLogged(t, k.work, k.together, k.dbs...), ringtest.Rounds(600, 300), logged(k.dbs...))
 		})
 	}
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/sqlitevfs"
 	sqlitecut "github.com/ringside-io/ringside/sqlitevfs/internal/powercut"
 )
 
 var (
-	mixes   = flag.Int("mixes", 6, "how many random mixes of connections to try")
+	mixes   = flag.Int("mixes", 0, "how many random mixes of connections to try; 0: three, thirty with RINGSIDE_LONG=1")
 	mixSeed = flag.Uint64("mixseed", 0, "try only the mix of this seed")
 )
 
@@ -143,6 +144,9 @@ func (m *mix) commit(c *mixed, size int) {
 // Promise: sqlitevfs/log-commits-connection
 func TestGroupLogMixes(t *testing.T) {
 	count, states := *mixes, 250
+	if count == 0 {
+		count = ringtest.Rounds(30, 3)
+	}
 	if testing.Short() || slow {
 		count, states = min(count, 2), 60
 	}
