@@ -15,13 +15,13 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The packages that `make test` tests, the slow ones first: the last one does not then keep one
-# processor waiting. The race detector judges the libraries, and what needs their dependencies
-# compiled for it. The command and the examples run without it: what they do with the libraries,
-# the libraries' own tests do too. Nightly has all with it.
+# processor waiting. The race detector judges the libraries. The commands and the
+# examples run without it: what they do with the libraries, the libraries' own tests do too.
+# Nightly has all with it.
 SLOW   = ./replica ./unet/event ./ufile ./internal/testing/stress ./sqlitevfs/backup ./appendlog ./sqlitevfs ./unet
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
-RACED ?= $(SLOW) $$($(TESTED) | grep -vE '/ringside/(cmd|referees|metrics|ufile/pebblevfs|internal/overlay|internal/testing/(lint|vm)|examples)(/|$$)') ./examples/tenants
-PLAIN ?= ./cmd/ringside ./internal/overlay ./cmd/... ./examples/...
+RACED ?= $(SLOW) $$($(TESTED) | grep -vE '/ringside/(cmd|replica/cmd|referees|metrics|ufile/pebblevfs|internal/overlay|internal/testing/(lint|vm)|examples)(/|$$)')
+PLAIN ?= ./cmd/ringside ./internal/overlay ./replica/cmd/... ./cmd/... ./examples/... ./examples/tenants
 
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
@@ -163,8 +163,9 @@ scenarios: ## a million operations of seeded scenarios, with the race detector; 
 
 CHAOS ?= 20m
 .PHONY: chaos
-chaos: ## the tests of ./replica in their full sizes, and seeds of faults on three machines for CHAOS (20m), with a continuous backup
+chaos: ## the tests of ./replica and ./sqlitevfs in their full sizes, and seeds of faults on three machines for CHAOS (20m), with a continuous backup
 	$(GO) test -overlay=replica/testdata/backup/overlay.json -count=1 -timeout 0 ./replica -long $(CHAOS)
+	$(GO) test -count=1 -timeout 0 ./sqlitevfs -long
 	$(GO) test -count=1 -timeout 60m ./sqlitevfs/backup -long
 	$(GO) test -count=1 -timeout 0 ./replica/cmd/... -run 'TestBackupUnderFaults$$' -long $(CHAOS)
 
