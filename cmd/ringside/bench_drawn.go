@@ -94,6 +94,9 @@ func (d drawn) sqlite() (string, benchmark) {
 		Engines:  []string{sqlitebench.Default, one(d, sqlitebench.Ringside, sqlitebench.Log)},
 		Journals: []string{one(d, words["journal"]...)}, Commits: []string{one(d, words["commit"]...)},
 	}
+	if o.Journals[0] == sqlitebench.Rollback { // with FULL the default VFS does not sync the directory
+		o.Journals[0] = sqlitebench.Extra
+	}
 	if d.IntN(4) > 0 {
 		o.Databases = []int{d.between(1, 128)}
 	} else {
