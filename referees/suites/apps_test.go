@@ -23,6 +23,7 @@ var programs = []suite{
 	program("mochi", "github.com/mochi-mqtt/server/v2@v2.7.9", "./listeners", "."),
 	program("fasthttp now", "github.com/valyala/fasthttp@v1.78.0", "."),
 	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil"),
+	program("tsdb", "github.com/prometheus/prometheus@v0.316.0", "./tsdb").within(15 * time.Minute).unused(),
 	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.140.0", "./lib/fs", "./lib/persistentqueue", "./lib/mergeset").with("-fs.disableMmap"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
 	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util"),
@@ -60,6 +61,12 @@ func program(name, module string, pkgs ...string) suite {
 // with adds arguments of the test binaries.
 func (s suite) with(args ...string) suite {
 	s.args = slices.Concat(s.args, args)
+	return s
+}
+
+// within sets how long the tests of a package may take.
+func (s suite) within(limit time.Duration) suite {
+	s.limit = limit
 	return s
 }
 
