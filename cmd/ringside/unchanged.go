@@ -80,7 +80,7 @@ func newOverlayCmd() *cobra.Command {
 			if help {
 				return cmd.Help()
 			}
-			cache, tools, err := toolchain("")
+			cache, tools, err := toolchain(overlay.WorkDir(args))
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,14 +22,12 @@ import (
 // gets a build tag with the names of the options.
 func (t *Toolchain) Command(cache string, o Options, verb string, args []string) (*exec.Cmd, error) {
 	flags, rest := split(args)
-	if has(flags, "overlay") || has(strings.Fields(t.GOFLAGS), "overlay") {
+	if has(flags, "overlay") || verb == "test" && has(beforeArgs(rest), "overlay") || has(words(t.GOFLAGS), "overlay") {
 		return nil, errors.New("the go command takes one overlay: leave out -overlay, also in GOFLAGS")
 	}
-	mains := rest
-	if verb == "test" || has(flags, "cover", "coverpkg", "covermode") || strings.Contains(t.GOFLAGS, "-cover") {
-		mains = nil // the programs of tests and of -cover import packages that are linked
-	} else if len(rest) == 0 {
-		mains = []string{"."}
+	mains := packages(verb, rest)
+	if has(flags, coverage...) || has(words(t.GOFLAGS), coverage...) {
+		mains = nil // such programs import runtime/coverage, which is linked
 	}
 	o.tests = verb == "test"
 	path, err := t.overlay(cache, o, flags, mains)
@@ -54,11 +54,34 @@ func (t *Toolchain) Command(cache string, o Options, verb string, args []string)
 	return cmd, nil
 }
 
+// coverage are the flags with which a program records its coverage.
+var coverage = []string{"cover", "coverpkg", "covermode"}
+
+// packages returns the packages among what follows the flags, or Go files, whose programs are built. The programs of
+// tests import a package that is linked.
+func packages(verb string, rest []string) []string {
+	if len(rest) > 0 && rest[0] == "--" {
+		rest = rest[1:]
+	}
+	switch {
+	case verb == "test":
+		return nil
+	case len(rest) == 0:
+		return []string{"."}
+	case verb == "run" && !strings.HasSuffix(rest[0], ".go"):
+		return rest[:1] // the others are arguments of the program
+	}
+	return rest
+}
+
 // Overlay returns the path of an overlay that is linked in the main packages among args, which may
 // follow flags of the go command.
 func (t *Toolchain) Overlay(cache string, o Options, args []string) (string, error) {
 	flags, rest := split(args)
-	return t.overlay(cache, o, flags, rest)
+	if len(rest) == 0 {
+		return t.overlay(cache, o, flags, nil)
+	}
+	return t.overlay(cache, o, flags, packages("build", rest))
 }
 
 func (t *Toolchain) overlay(cache string, o Options, flags, mains []string) (string, error) {
@@ -87,15 +110,16 @@ func (o Options) String() string {
 }
 
 // switches are the flags of the go command that take no value.
-var switches = strings.Fields("a artifacts asan benchmem c cover failfast fullpath i json linkshared modcacherw msan n race short trimpath v work x")
+var switches = strings.Fields(
+	"a artifacts asan benchmem buildvcs c cover failfast fullpath i json linkshared modcacherw msan n race short trimpath v work x")
 
 // split separates the flags of a go command from the packages, or what else follows.
 func split(args []string) (flags, rest []string) {
 	for i := 0; i < len(args); i++ {
-		if !strings.HasPrefix(args[i], "-") || args[i] == "-" || name(args[i]) == "args" {
+		if !strings.HasPrefix(args[i], "-") || args[i] == "-" || args[i] == "--" || name(args[i]) == "args" {
 			return args[:i], args[i:]
 		}
-		if !strings.Contains(args[i], "=") && !slices.Contains(switches, name(args[i])) {
+		if !strings.Contains(args[i], "=") && !slices.Contains(switches, strings.TrimPrefix(name(args[i]), "test.")) {
 			i++
 		}
 	}
@@ -106,6 +130,29 @@ func split(args []string) (flags, rest []string) {
 func name(arg string) string {
 	n, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 	return n
+}
+
+// beforeArgs returns what go test reads itself: flags may follow the packages.
+func beforeArgs(rest []string) []string {
+	i := slices.IndexFunc(rest, func(arg string) bool { return strings.HasPrefix(arg, "-") && name(arg) == "args" })
+	if i < 0 {
+		return rest
+	}
+	return rest[:i]
+}
+
+// words splits GOFLAGS as the go command does: a word with spaces has quotes around it.
+func words(text string) (all []string) {
+	const space = " \t\r\n"
+	for text = strings.Trim(text, space); text != ""; text = strings.TrimLeft(text, space) {
+		end := space
+		if text[0] == '\'' || text[0] == '"' {
+			end, text = text[:1], text[1:]
+		}
+		i := strings.IndexAny(text+end, end)
+		all, text = append(all, text[:i]), text[min(i+1, len(text)):]
+	}
+	return all
 }
 
 func has(flags []string, names ...string) bool {
@@ -135,7 +182,7 @@ func value(flags []string, flag string) (string, int) {
 func (t *Toolchain) tag(flags []string, tag string) []string {
 	tags, at := value(flags, "tags")
 	if at < 0 {
-		tags, _ = value(strings.Fields(t.GOFLAGS), "tags")
+		tags, _ = value(words(t.GOFLAGS), "tags")
 	}
 	tags = strings.Join(append(strings.FieldsFunc(tags, func(r rune) bool { return strings.ContainsRune(", '\"", r) }), tag), ",")
 	return append(slices.Clone(flags), "-tags="+tags) // the last one holds
@@ -153,7 +200,7 @@ type programs struct {
 }
 
 // findPrograms asks the go command for the main packages. It refuses overlays of packages in the module cache.
-// Those of GOROOT get no file either.
+// Those of GOROOT get no file either, nor those that would embed the file, or the changed text of theirs.
 func (t *Toolchain) findPrograms(flags, rest []string) (p programs) {
 	if len(rest) > 0 && strings.HasSuffix(rest[0], ".go") {
 		var err error
@@ -161,9 +208,13 @@ func (t *Toolchain) findPrograms(flags, rest []string) (p programs) {
 			p.text, err = os.ReadFile(p.file)
 		}
 		p.all = err == nil && clauseEnd(p.text) > 0
+		if slices.ContainsFunc(rest, func(name string) bool { return embeds(filepath.Join(WorkDir(flags), name)) }) {
+			p = programs{}
+		}
 		return p // go build says what is wrong
 	}
-	args := []string{"list", "-find", "-e", "-f", "{{if eq .Name \"main\"}}{{.Dir}}{{end}}"}
+	const format = `{{if eq .Name "main"}}{{.Dir}}{{range .EmbedPatterns}}{{"\t"}}{{.}}{{end}}{{end}}`
+	args := []string{"list", "-find", "-e", "-f", format}
 	for _, f := range []string{"tags", "modfile", "mod", "C"} {
 		if v, at := value(flags, f); at >= 0 {
 			args = slices.Insert(args, 1, "-"+f+"="+v)
@@ -173,12 +224,17 @@ func (t *Toolchain) findPrograms(flags, rest []string) (p programs) {
 	cmd.Env = t.env
 	out, _ := cmd.Output() // go build says what is wrong
 	mains := 0
-	for dir := range strings.Lines(string(out)) {
-		if dir = strings.TrimSpace(dir); dir == "" {
+	for line := range strings.Lines(string(out)) {
+		dir, patterns, _ := strings.Cut(strings.TrimRight(line, "\r\n"), "\t")
+		if dir == "" {
 			continue
 		}
 		mains++
-		if !below(dir, t.GOMODCACHE) && !below(dir, t.GOROOT) {
+		embedded := slices.ContainsFunc(strings.Split(patterns, "\t"), func(pattern string) bool {
+			ok, _ := path.Match(strings.TrimPrefix(pattern, "all:"), mainFile)
+			return ok
+		})
+		if !embedded && !below(dir, t.GOMODCACHE) && !below(dir, t.GOROOT) {
 			p.dirs = append(p.dirs, dir)
 		}
 	}
@@ -212,6 +268,12 @@ func (p programs) link(base string) (string, error) {
 		return "", err
 	}
 	return writeOnce(dir, "overlay", ".json", text)
+}
+
+// embeds reports whether a Go file embeds files, which may be itself.
+func embeds(name string) bool {
+	text, _ := os.ReadFile(name) // go build says what is wrong
+	return bytes.Contains(text, []byte("\n//go:embed "))
 }
 
 // clauseEnd returns where the package clause of a file of package main ends, or 0.

@@ -86,7 +86,8 @@ func Select(dir, cache string) (*Toolchain, error) {
 	if !below(t.GOROOT, t.GOMODCACHE) {
 		return t, nil
 	}
-	link := filepath.Join(cache, filepath.Base(t.GOROOT))
+	sum := sha256.Sum256([]byte(t.GOROOT)) // other module caches have the same toolchain
+	link := filepath.Join(cache, filepath.Base(t.GOROOT)+"-"+hex.EncodeToString(sum[:4]))
 	if err := os.MkdirAll(cache, 0o777); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -101,6 +102,9 @@ func TestStandardTests(t *testing.T) {
 	}
 }
 
+// embedding begins a program that embeds files.
+const embedding = "package main\n\nimport \"embed\"\n\n//go:embed "
+
 // TestPrograms checks to which programs the library is added by their main package. Then no package of the
 // standard library but expvar depends on the library's source.
 func TestPrograms(t *testing.T) {
@@ -112,6 +116,8 @@ func TestPrograms(t *testing.T) {
 	for path, text := range map[string]string{
 		"go.mod": "module program\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
 		"lib/lib.go": "package lib\n", "cmd/main.go": "package main\n\nfunc main() {}\n",
+		"_self/main.go":  embedding + "*\nvar all embed.FS\n\nfunc main() {}\n",
+		"_other/main.go": embedding + "*.txt\nvar all embed.FS\n\nfunc main() {}\n", "_other/a.txt": "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o777); err != nil {
 			t.Fatal(err)
@@ -134,6 +140,9 @@ func TestPrograms(t *testing.T) {
 		{[]string{"lib/lib.go"}, 0, false},
 		{[]string{"missing.go"}, 0, false},
 		{[]string{".", "cmd/gofmt"}, 1, false},
+		{[]string{"./_self"}, 0, false}, // its embed.FS would have one more file
+		{[]string{"./_other"}, 1, true},
+		{[]string{"_self/main.go"}, 0, false},
 	} {
 		p := tools.findPrograms([]string{"-C=" + dir}, tc.args)
 		if len(p.dirs) != tc.dirs || p.all != tc.whole {
@@ -180,6 +189,7 @@ func TestSelect(t *testing.T) {
 		{"go1.26.8", "/usr/lib/go", ""},
 		{"go1.27rc1", "/usr/lib/go", ""},
 		{"go1.27.3", "/mod/golang.org/toolchain@v0.0.1-go1.27.3.linux-amd64", ""},
+		{"go1.27.3", "/mod/moved/golang.org/toolchain@v0.0.1-go1.27.3.linux-amd64", ""},
 		{"go1.25.9", "/usr/lib/go", "this ringside knows go1.26 and go1.27: set GOTOOLCHAIN"},
 		{"go1.28", "/usr/lib/go", "or install a newer ringside"},
 		{"devel go1.28-abc", "/usr/lib/go", "or install a newer ringside"},
@@ -198,6 +208,10 @@ func TestSelect(t *testing.T) {
 		}
 		if err != nil || strings.HasPrefix(tools.GOROOT, "/mod") {
 			t.Errorf("%s in %s: %v %+v", tc.version, tc.root, err, tools)
+			continue
+		}
+		if to, err := os.Readlink(tools.GOROOT); err == nil && to != tc.root {
+			t.Errorf("%s in %s: the link leads to %s", tc.version, tc.root, to)
 		}
 	}
 }
@@ -247,6 +261,7 @@ func TestArguments(t *testing.T) {
 		{"--trimpath -run Name -count=1 ./x", "--trimpath -run Name -count=1", "./x"},
 		{"-short -args -tags x", "-short", "-args -tags x"},
 		{"-ldflags=-w", "-ldflags=-w", ""},
+		{"-buildvcs -test.v -test.run X -- .", "-buildvcs -test.v -test.run X", "-- ."},
 	} {
 		flags, rest := split(strings.Fields(tc.args))
 		if strings.Join(flags, " ") != tc.flags || strings.Join(rest, " ") != tc.rest {
@@ -258,15 +273,57 @@ func TestArguments(t *testing.T) {
 		{"", "-tags a,b", "-tags a,b -tags=a,b,new"},
 		{"-mod=mod -tags=c", "-v", "-v -tags=c,new"},
 		{"-tags=c", "--tags=a", "--tags=a -tags=a,new"},
+		{"'-ldflags=-s -w' \"-tags=c d\"", "", "-tags=c,d,new"},
 	} {
 		tools := &Toolchain{GOFLAGS: tc.goflags}
 		if got := strings.Join(tools.tag(strings.Fields(tc.flags), "new"), " "); got != tc.want {
 			t.Errorf("%s with GOFLAGS=%s: %s, want %s", tc.flags, tc.goflags, got, tc.want)
 		}
 	}
-	tools := &Toolchain{GOFLAGS: "-overlay=mine"}
-	if _, err := tools.Command(t.TempDir(), Options{}, "build", nil); err == nil || !strings.Contains(err.Error(), "leave out -overlay") {
-		t.Errorf("a second overlay: %v", err)
+	for _, tc := range []struct{ goflags, verb, args string }{
+		{"-overlay=mine", "build", ""},
+		{"-v '-overlay=of mine'", "build", ""},
+		{"", "run", "-overlay mine ."},
+		{"", "test", "./... -overlay=mine"},
+	} {
+		tools := &Toolchain{GOFLAGS: tc.goflags}
+		_, err := tools.Command(t.TempDir(), Options{}, tc.verb, strings.Fields(tc.args))
+		if err == nil || !strings.Contains(err.Error(), "leave out -overlay") {
+			t.Errorf("a second overlay, %+v: %v", tc, err)
+		}
+	}
+	for _, tc := range []struct{ verb, args, want string }{
+		{"build", "", "."},
+		{"build", "-- ./a ./b", "./a ./b"},
+		{"run", "./a ./... -mod=mod", "./a"}, // the rest belongs to the program
+		{"run", "a.go b.go c", "a.go b.go c"},
+		{"install", "./a ./b", "./a ./b"},
+		{"test", "./...", ""},
+	} {
+		if got := strings.Join(packages(tc.verb, strings.Fields(tc.args)), " "); got != tc.want {
+			t.Errorf("packages of go %s %s: %q, want %q", tc.verb, tc.args, got, tc.want)
+		}
+	}
+}
+
+// TestSwitches compares the flags that take no value with the go command's own help.
+func TestSwitches(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^\t-([a-z]+)( .+)?$`)
+	seen := 0
+	for _, topic := range []string{"build", "run", "test", "testflag"} {
+		text, err := exec.Command("go", "help", topic).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range line.FindAllSubmatch(text, -1) {
+			flag, takes := string(m[1]), len(m[2]) > 0
+			if seen++; flag != "args" && takes == slices.Contains(switches, flag) {
+				t.Errorf("go help %s: -%s takes a value: %v", topic, flag, takes)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("go help describes %d flags, want at least 50", seen)
 	}
 }
 
