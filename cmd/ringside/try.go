@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringside-io/ringside/cmd/internal/hostinfo"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/procstat"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/internal/overlay"
@@ -108,7 +109,7 @@ func (t *trial) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	exes, err := t.build(dir, stderr)
+	exes, err := t.build(cmd.Context(), dir, stderr)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (t *trial) run(cmd *cobra.Command) (err error) {
 }
 
 // build returns the programs of go build and of ringside build.
-func (t *trial) build(dir string, stderr io.Writer) (exes [2]string, err error) {
+func (t *trial) build(ctx context.Context, dir string, stderr io.Writer) (exes [2]string, err error) {
 	exes = [2]string{filepath.Join(dir, "go"), filepath.Join(dir, "ringside")}
 	for i, exe := range exes {
 		if t.null && i == 0 {
@@ -147,7 +148,7 @@ func (t *trial) build(dir string, stderr io.Writer) (exes [2]string, err error) 
 			}
 		}
 		build.Stderr = stderr
-		if err := build.Run(); err != nil {
+		if err := interruptible(ctx, build); err != nil {
 			return exes, fmt.Errorf("%s %s: %w", builds[i], t.pkg, err)
 		}
 	}
@@ -166,8 +167,8 @@ func (t *trial) measure(ctx context.Context, exes [2]string, stderr io.Writer) (
 		first := rand.IntN(2)
 		for _, i := range [2]int{first, 1 - first} {
 			m, err := t.once(ctx, exes[i])
-			if err != nil {
-				return samples, fmt.Errorf("%s, start %d: %w", builds[i], pair+1, err)
+			if err != nil { // after a signal any of the processes may be the first to end
+				return samples, fmt.Errorf("%s, start %d: %w", builds[i], pair+1, cmp.Or(ctx.Err(), err))
 			}
 			samples[i] = append(samples[i], report.Sample{Iterations: 1, Metrics: m, Start: pair})
 			fmt.Fprintf(stderr, "start %d of %d: %-14s %s\n", pair+1, t.starts, builds[i], listed(m))
@@ -179,12 +180,13 @@ func (t *trial) measure(ctx context.Context, exes [2]string, stderr io.Writer) (
 // once starts a build, loads it, and stops it.
 func (t *trial) once(ctx context.Context, exe string) (map[string]float64, error) {
 	if t.before != "" {
-		if out, err := exec.CommandContext(ctx, "sh", "-c", t.before).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("--before: %w\n%s", cmp.Or(ctx.Err(), err), tailOf(string(out)))
+		if out, err := shell(ctx, t.before).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("--before: %w\n%s", err, tailOf(string(out)))
 		}
 	}
 	var said bytes.Buffer
 	server := exec.CommandContext(ctx, exe, t.args...)
+	measure.Isolate(server)
 	server.Stdout, server.Stderr = &said, &said
 	server.Env = append(os.Environ(), "RINGSIDE_LOG="+exe+logSuffix)
 	if t.load == "" {
@@ -218,22 +220,28 @@ func (t *trial) once(ctx context.Context, exe string) (map[string]float64, error
 		return nil, fmt.Errorf("%w\n%s", err, tailOf(said.String()))
 	}
 	before, _ := procstat.CPU(server.Process.Pid)
-	load := exec.CommandContext(ctx, "sh", "-c", t.load)
 	start := time.Now()
-	out, err := load.CombinedOutput()
+	out, err := shell(ctx, t.load).CombinedOutput()
 	took := time.Since(start)
 	if err != nil {
 		hint := ""
 		if t.ready == "" { // the load began with the program
 			hint = "; it names no address to wait for: set --ready HOST:PORT"
 		}
-		return nil, fmt.Errorf("the load: %w%s\n%s", cmp.Or(ctx.Err(), err), hint, tailOf(string(out)))
+		return nil, fmt.Errorf("the load: %w%s\n%s", err, hint, tailOf(string(out)))
 	}
 	after, err := procstat.CPU(server.Process.Pid)
 	if err != nil {
 		return nil, errors.New("the program ended under the load")
 	}
 	return metrics(string(out), took, after-before), nil
+}
+
+// shell returns a command of the shell, which ends with its children when the context ends.
+func shell(ctx context.Context, command string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	measure.Isolate(cmd)
+	return cmd
 }
 
 // waitReady waits until the program accepts connections.

@@ -3,14 +3,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/internal/overlay"
 )
 
@@ -33,7 +37,7 @@ func newGoCmd(verb, short, example string) *cobra.Command {
 	return &cobra.Command{
 		Use:                verb + " [--files] [--sockets] [FLAGS AND ARGUMENTS OF go " + verb + "]",
 		Short:              short,
-		Long:               verb + " does what go " + verb + " does, for a program that uses io_uring.\n\n" + unchangedLong + "\n\nExit codes: those of the go command.",
+		Long:               verb + " does what go " + verb + " does, for a program that uses io_uring.\n\n" + unchangedLong + "\n\nExit codes: those of the go command, 130 interrupted.",
 		Example:            example,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -136,23 +140,30 @@ func goCommand(stderr io.Writer, o overlay.Options, verb string, args []string) 
 	return tools.Command(cache, o, verb, args)
 }
 
-// runChild runs a command, which gets an interrupt when the context ends, and returns its exit code.
+// runChild runs a go command, and returns its exit code, or the error of the context.
 func runChild(cmd *cobra.Command, run *exec.Cmd) error {
-	if err := run.Start(); err != nil {
-		return err
-	}
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-cmd.Context().Done():
-			_ = run.Process.Signal(os.Interrupt)
-		case <-done:
-		}
-	}()
-	err := run.Wait()
+	err := interruptible(cmd.Context(), run)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
 		return exitStatus(exit.ExitCode())
 	}
 	return err
+}
+
+// interruptible runs a go command. When the context ends, the command and its children get an interrupt: the go command
+// passes none on, and waits for the program that it runs. Where they read a terminal, they stay in its process group,
+// which gets the interrupts of Ctrl-C, and only the go command gets one more.
+func interruptible(ctx context.Context, run *exec.Cmd) error {
+	signal := func(sig syscall.Signal) error { return run.Process.Signal(sig) }
+	if run.Stdin == nil || !term.IsTerminal(int(os.Stdin.Fd())) {
+		signal = measure.Group(run)
+	}
+	if err := run.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = signal(syscall.SIGINT) })
+	defer stop()
+	if err := run.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
 }

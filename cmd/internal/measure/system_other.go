@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,11 @@ func CPUTime() (time.Duration, bool) { return 0, false }
 // Isolate limits how long the output of a killed command is awaited. There are no process groups
 // here.
 func Isolate(cmd *exec.Cmd) { cmd.WaitDelay = killGrace }
+
+// Group returns what signals the command: there are no process groups here.
+func Group(cmd *exec.Cmd) func(syscall.Signal) error {
+	return func(sig syscall.Signal) error { return cmd.Process.Signal(sig) }
+}
 
 // WorkerInput returns the standard input for [ServeWorker].
 func WorkerInput() io.Reader { return os.Stdin }

@@ -55,10 +55,17 @@ func CPUTime() (time.Duration, bool) {
 // only this process. The end of the command's context kills the whole group. It must be called
 // before the command starts.
 func Isolate(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	signal := Group(cmd)
 	cmd.WaitDelay = killGrace
-	cmd.Cancel = func() error {
-		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	cmd.Cancel = func() error { return signal(syscall.SIGKILL) }
+}
+
+// Group puts the command into a process group of its own, and returns what signals the whole group.
+// It must be called before the command starts.
+func Group(cmd *exec.Cmd) func(syscall.Signal) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return func(sig syscall.Signal) error {
+		err := syscall.Kill(-cmd.Process.Pid, sig)
 		if errors.Is(err, syscall.ESRCH) {
 			return os.ErrProcessDone
 		}
