@@ -244,6 +244,9 @@ func newBackupStatusCmd() *cobra.Command {
 			"Exit codes: 0 whole, 1 a gap, or with --dir a missing commit, 2 bad arguments.",
 		Example: "  ringside backup status /backup\n  ringside backup status --dir /var/lib/app s3://bucket/app",
 	}, func(r *backupRun, _ []string) error {
+		if r.cmd.Flags().Changed("dir") && dir == "" {
+			return usagef("%s: --dir is empty: name a directory, such as . for this one", shortPath(r.cmd))
+		}
 		if err := wantDirectory("--dir", dir); err != nil {
 			return err
 		}
@@ -405,7 +408,7 @@ func newBackupRestoreCmd() *cobra.Command {
 			return usagef("%s: DIR is empty: name a directory, such as . for this one", shortPath(r.cmd))
 		}
 		o := backup.RestoreOptions{Parallel: r.parallel}
-		if before != "" {
+		if r.cmd.Flags().Changed("before") {
 			var err error
 			if o.Before, err = parseTime(before, time.Now()); err != nil {
 				return err

@@ -139,7 +139,7 @@ func TestDirCompaction(t *testing.T) {
 		l.commit(time.Hour, false)
 	}
 	// A file that a killed Put has left is no object.
-	if err := os.WriteFile(to.path(File{Min: 99, Max: 99}.Object(l.d.name))+suffixNew, []byte("cut"), 0o600); err != nil {
+	if err := os.WriteFile(to.path(File{Min: 99, Max: 99}.Object(l.d.name))+".tmp", []byte("cut"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(l.round(), l.round()); err != nil {

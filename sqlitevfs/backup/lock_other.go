@@ -9,5 +9,5 @@ import (
 	"io"
 )
 
-// lockDir returns an error: there is no such lock.
-func lockDir(string) (io.Closer, error) { return nil, errors.ErrUnsupported }
+// lockFile returns an error: there is no such lock.
+func lockFile(string) (io.Closer, error) { return nil, errors.ErrUnsupported }

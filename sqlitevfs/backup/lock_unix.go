@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// lockDir locks a directory until it is closed, or the process ends. The error is one if another process has the lock.
-func lockDir(dir string) (io.Closer, error) {
-	f, err := os.Open(dir)
+// lockFile locks a file or directory until it is closed, or the process ends. The error is EAGAIN if another one has the lock.
+func lockFile(name string) (io.Closer, error) {
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func newestOwner(all []Object) (highest uint64, name string) {
 func (b *Backup) take(ctx context.Context, former uint64, object string, others []Object) error {
 	o := &b.owner
 	if o.lock == nil {
-		o.lock, _ = lockDir(b.dir)
+		o.lock, _ = lockFile(b.dir)
 	}
 	if d, ok := b.target.(Dir); ok {
 		d.tidy()

@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/superfly/ltx"
@@ -30,11 +32,17 @@ type RestoreOptions struct {
 // Restore writes a database of a target to a file, which must not exist, and returns the newest transaction in it.
 // Checksums of all pages and of the whole database are compared; instead of a damaged object others are used, where the
 // target has the same commits twice. Reads that fail are repeated for five seconds, except in a Dir. The file is durable
-// when Restore returns; after an error there is none. A backup may run meanwhile.
+// when Restore returns; after an error there is none. What restores that were killed have left in its directory is
+// removed. A backup may run meanwhile.
 func Restore(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
 	if err := absent(path); err != nil {
 		return 0, err
 	}
+	removeLeft(filepath.Dir(path))
+	return restoreOne(ctx, t, database, path, o)
+}
+
+func restoreOne(ctx context.Context, t Target, database, path string, o RestoreOptions) (txid uint64, err error) {
 	t = patiently(t)
 	for try := 0; ; try++ {
 		txid, err = restore(ctx, t, database, path, o)
@@ -51,7 +59,7 @@ func Restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 func RestoreAll(
 	ctx context.Context, t Target, names []string, dir string, o RestoreOptions, each func(name string, txid uint64, err error),
 ) error {
-	paths := make([]string, len(names))
+	paths, dirs := make([]string, len(names)), map[string]bool{}
 	for i, name := range names {
 		local := filepath.FromSlash(name)
 		if !filepath.IsLocal(local) {
@@ -61,6 +69,10 @@ func RestoreAll(
 		if err := absent(paths[i]); err != nil {
 			return err
 		}
+		dirs[filepath.Dir(paths[i])] = true
+	}
+	for dir := range dirs {
+		removeLeft(dir)
 	}
 	var mu sync.Mutex // of errs and each
 	var errs []error
@@ -73,7 +85,7 @@ func RestoreAll(
 			err := cmp.Or(ctx.Err(), os.MkdirAll(filepath.Dir(paths[i]), 0o700))
 			var txid uint64
 			if err == nil {
-				txid, err = Restore(ctx, t, name, paths[i], o)
+				txid, err = restoreOne(ctx, t, name, paths[i], o)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -87,8 +99,47 @@ func RestoreAll(
 	return errors.Join(errs...)
 }
 
-// suffixNew ends the name of a file that is not restored yet.
-const suffixNew = ".tmp"
+// newName matches the names of files that are not restored yet, which createNew chooses.
+var newName = regexp.MustCompile(`\.restore-[0-9]+\.tmp$`)
+
+// createNew creates a file for a restore to a path. It is locked until unlock, where there are locks.
+func createNew(path string) (f *os.File, unlock func(), err error) {
+	for {
+		f, err = os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".restore-*.tmp")
+		if err != nil {
+			return nil, nil, err
+		}
+		unlock = func() {}
+		lock, lockErr := lockFile(f.Name())
+		if lockErr == nil {
+			unlock = func() { lock.Close() }
+		}
+		if _, err = os.Lstat(f.Name()); err == nil && !errors.Is(lockErr, syscall.EAGAIN) {
+			return f, unlock, nil
+		}
+		unlock()
+		os.Remove(f.Name())
+		f.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise removeLeft has come between
+			return nil, nil, err
+		}
+	}
+}
+
+// removeLeft removes the files in a directory that killed restores have left: they are not locked.
+func removeLeft(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if !newName.MatchString(e.Name()) || !e.Type().IsRegular() {
+			continue
+		}
+		if lock, err := lockFile(name); err == nil {
+			os.Remove(name)
+			lock.Close()
+		}
+	}
+}
 
 // absent returns an error if there is a database, or a part of one.
 func absent(path string) error {
@@ -114,10 +165,11 @@ func restore(ctx context.Context, t Target, database, path string, o RestoreOpti
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", database, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*"+suffixNew)
+	f, unlock, err := createNew(path)
 	if err != nil {
 		return 0, err
 	}
+	defer unlock()
 	defer os.Remove(f.Name())
 	defer f.Close()
 	if _, err := build(ctx, t, database, chain, files, f); err != nil {

@@ -174,7 +174,7 @@ func changedSince(path string, t time.Time) bool {
 
 // isTemporary reports whether a name is one of this package's own files.
 func isTemporary(name string) bool {
-	return strings.HasPrefix(name, scratchPrefix) || strings.HasSuffix(name, suffixNew)
+	return strings.HasPrefix(name, scratchPrefix) || newName.MatchString(name)
 }
 
 // Missing returns the databases below a directory that are not among those of a target. Unlike a [Backup] it

@@ -184,7 +184,7 @@ func TestMissing(t *testing.T) {
 	copy(head, "SQLite format 3\x00\x10")
 	for name, text := range map[string]string{
 		"kept.db": string(head), "tenants/new.db": string(head), "hot.db": string(head), "hot.db-journal": journalMagic,
-		scratchPrefix + "1": string(head), "cut.db" + suffixNew: string(head), "text": "SQLite", "empty": "",
+		scratchPrefix + "1": string(head), "cut.db.restore-1.tmp": string(head), "user.tmp": string(head), "text": "SQLite", "empty": "",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -195,7 +195,7 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	names, err := Missing(dir, []Report{{Name: "kept.db"}})
-	if want := []string{"hot.db", "tenants/new.db"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"hot.db", "tenants/new.db", "user.tmp"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("Missing: %q, %v, want %q", names, err, want)
 	}
 }

@@ -131,15 +131,12 @@ func (n *service) writeBackupMetrics(w io.Writer) {
 
 // parseBefore returns a time, or one so long ago.
 func parseBefore(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fmt.Errorf("restore: -before: %q is neither a time such as 2026-05-04T10:00:00Z nor a duration such as 90m: %w", text, errUsage)
+		return t, fmt.Errorf("%q is neither a time such as 2026-05-04T10:00:00Z nor a duration such as 90m", text)
 	}
 	return t, nil
 }

@@ -271,7 +271,7 @@ func flagError(command string, err error) error {
 func ask(ctx context.Context, command string, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	dir := f.String("dir", "", "`directory` of the node that runs")
-	asJSON, offline, missing, page, stale, before := false, false, false, 0, time.Duration(-1), ""
+	asJSON, offline, missing, page, stale, before := false, false, false, 0, time.Duration(-1), time.Time{}
 	timeout := 30 * time.Second
 	switch command {
 	case "add", "verify", "backup", "restore", "import", "exec", "query":
@@ -287,7 +287,11 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case "create":
 		f.IntVar(&page, "page-size", 4096, "`bytes` of a page")
 	case "restore":
-		f.StringVar(&before, "before", "", "of a continuous backup, the state before this `time`, such as 2026-05-04T10:00:00Z, or 90m ago")
+		f.Func("before", "of a continuous backup, the state before this `time`, such as 2026-05-04T10:00:00Z, or 90m ago",
+			func(text string) (err error) {
+				before, err = parseBefore(text, time.Now())
+				return err
+			})
 		f.BoolVar(&missing, "missing", false, "of a continuous backup, only the databases that the cluster lacks")
 	case "add":
 		f.BoolVar(&offline, "offline", false, "do not ask the node whether it runs, but wait until it does and has caught up")
@@ -318,11 +322,7 @@ func ask(ctx context.Context, command string, args []string, stdout io.Writer) e
 	case f.NArg() < least || f.NArg() > most || slices.Contains(f.Args(), ""): // "" would be the working directory
 		return fmt.Errorf("%s: got %q, want %s: %w", command, strings.Join(f.Args(), " "), want, errUsage)
 	}
-	r := request{Command: command, Args: f.Args(), Offline: offline, PageSize: page, Stale: stale, Missing: missing}
-	var err error
-	if r.Before, err = parseBefore(before, time.Now()); err != nil {
-		return err
-	}
+	r := request{Command: command, Args: f.Args(), Offline: offline, PageSize: page, Stale: stale, Missing: missing, Before: before}
 	if (command == "backup" || command == "restore" || command == "import") && !strings.Contains(r.Args[len(r.Args)-1], "://") {
 		path, err := filepath.Abs(r.Args[len(r.Args)-1])
 		if err != nil {

@@ -457,6 +457,7 @@ func TestCommandLine(t *testing.T) {
 		local + " -backup ftp://x":                          `run: -backup: "ftp://x" is neither a directory nor s3://BUCKET/PREFIX`,
 		local + " -backup x -backup-keep -1s":               "run: -backup-keep: -1s is not positive",
 		"restore -dir /x -before yesterday y":               `-before: "yesterday" is neither a time`,
+		"restore -dir /x -before= y":                        `-before: "" is neither a time`,
 		local + " -max-transaction 1000000000":              "run: -max-transaction: 1000000000 is not between",
 		"run -id a -dir " + dir + " -listen :0":             "set -cert, -key and -ca, or -plain-text to allow that",
 		"run -id b -dir " + dir + "/a -listen 127.0.0.1:0":  `belongs to node "a", and -id is "b"`,
