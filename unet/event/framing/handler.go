@@ -138,7 +138,7 @@ func (e *exchange) feed(data []byte) {
 
 // request responds to a request.
 func (e *exchange) request(r *Request) error {
-	e.served = true
+	e.served, e.left = true, 0
 	e.out = e.answer(e.out, r)
 	if r.Close {
 		e.ending = true
@@ -152,6 +152,13 @@ func (e *exchange) request(r *Request) error {
 		return ErrPause
 	}
 	return nil
+}
+
+// arrived reports whether bytes of a body that is streamed have arrived since the last call.
+func (e *exchange) arrived() bool {
+	before := e.left
+	e.left = e.in.body.left
+	return e.in.streams() && e.left != before
 }
 
 func (e *exchange) flush() {
@@ -179,8 +186,7 @@ func (e *exchange) late() {
 		e.c.SetTimer(e.o.Idle)
 		return
 	}
-	if left := e.in.body.left; n == 0 && e.in.streams() && left != e.left {
-		e.left = left
+	if n == 0 && e.arrived() {
 		e.c.SetTimer(e.o.Idle)
 		return
 	}

@@ -312,6 +312,36 @@ func TestIdle(t *testing.T) {
 	})
 }
 
+// TestStreamedBodyArrives checks what the timer sees of bodies that arrive as the one before did: each has bytes of its
+// own, and none without them.
+// Promise: unet/event/framing-http-net
+func TestStreamedBodyArrives(t *testing.T) {
+	o := &HTTPOptions{MaxHead: 200, Stream: func(*Request) (io.Writer, error) { return io.Discard, nil }}
+	e := &exchange{o: o, answer: func(dst []byte, r *Request) []byte { return dst }}
+	e.in.o, e.in.each, e.in.frames.split = o, e.request, &e.in
+	feed := func(text string) {
+		t.Helper()
+		if err := e.in.feed([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const head = "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n"
+	for i := range 2 {
+		if e.arrived() {
+			t.Errorf("request %d: a byte has arrived before it begins", i)
+		}
+		feed(head + "01234")
+		if !e.arrived() || e.arrived() {
+			t.Errorf("request %d: want true once", i)
+		}
+		feed("56789")
+	}
+	feed(head + "01234" + "56789" + head + "01234")
+	if !e.arrived() {
+		t.Error("the begin of a request behind another one did not arrive")
+	}
+}
+
 // TestShutdown checks that requests that have arrived get replies.
 func TestShutdown(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
