@@ -8,7 +8,7 @@
 //	bench idle -dbs 10000                   memory, descriptors and processor time of a backup without commits
 //	bench litestream -dbs 500 -exe PROGRAM  the same of Litestream
 //	bench wake -dbs 10000                   opening, using and closing databases
-//	bench hour -dbs 10000 -turns 60 -turn 1m  a backup while tenants come and go, and its restore
+//	bench hour -dbs 10000 -turns 60 -turn 1m -kill 10m  a backup while tenants come and go and the process is killed
 //	bench start -dbs 10000 -busy 64         the first start of a backup beside tenants that commit
 //
 // Each makes its databases in a new directory below -dir.
@@ -43,7 +43,8 @@ type options struct {
 	statement                            string
 	dbs, turns, busy, parallel           int
 	goroutines                           int
-	turn                                 time.Duration
+	rate                                 float64
+	turn, kill                           time.Duration
 	interval, away                       time.Duration
 }
 
@@ -60,6 +61,8 @@ func main() {
 	f.IntVar(&o.busy, "busy", 64, "how many databases commit at a time (hour), or are open at a time (tenants in wake)")
 	f.IntVar(&o.turns, "turns", 5, "pairs of turns; turns of hour")
 	f.DurationVar(&o.turn, "turn", 4*time.Second, "how long a turn is")
+	f.DurationVar(&o.kill, "kill", 0, "how often the process is killed; 0: never (hour)")
+	f.Float64Var(&o.rate, "rate", 1, "commits a second of each busy database (hour)")
 	f.StringVar(&o.only, "only", "", "measure the ways to wake a database whose name begins so")
 	f.StringVar(&o.statement, "statement", "", "SELECT or UPDATE; default: both (wake)")
 	f.IntVar(&o.goroutines, "goroutines", 0, "1, 2 or 8; 0: each of them (wake)")
@@ -70,6 +73,12 @@ func main() {
 		log.Fatal("usage: bench busy|idle|litestream|wake|hour|start [FLAGS]")
 	}
 	_ = f.Parse(os.Args[2:])
+	if os.Args[1] == "visits" { // of hour
+		if err := visits(o); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp(o.dir, "backup-bench-")
 	if err != nil {
 		log.Fatal(err)
