@@ -48,6 +48,7 @@ var programs = []suite{
 	program("CoreDNS", "github.com/coredns/coredns@v1.15.0", "./core/dnsserver", "./plugin/forward", "./plugin/file"),
 	program("rclone", "github.com/rclone/rclone@v1.76.0", "./lib/file", "./lib/http", "./backend/local"),
 	program("hugo", "github.com/gohugoio/hugo@v0.152.2", "./hugofs", "./cache/filecache"),
+	program("gitea", "code.gitea.io/gitea@v1.26.0", "./modules/storage", "./modules/git", "./modules/lfs", "./modules/queue", "./modules/zstd"),
 	program("Caddy", "github.com/caddyserver/caddy/v2@v2.11.9", ".", "./modules/caddyhttp/fileserver", "./modules/caddyhttp/reverseproxy"),
 }
 
