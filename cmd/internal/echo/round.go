@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/loadgen"
 	"github.com/ringside-io/ringside/cmd/internal/measure"
@@ -131,8 +132,12 @@ func (r Runner) serve(ctx context.Context, setup Setup, use func(*child, Hello) 
 	return hello, use(server, hello)
 }
 
-// explain returns the context's error instead of errors that the end of the context caused.
+// explain returns the context's error instead of errors that the end of the context caused. A dialer's
+// deadline, which is the context's, may end before the context does.
 func (Runner) explain(ctx context.Context, err error) error {
+	if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) {
+		<-ctx.Done()
+	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
