@@ -195,9 +195,10 @@ type loader struct {
 
 func (s *System) newLoader() *loader { return &loader{f: &File{state: &state{sys: s, fd: -1}}} }
 
-// done lets the System free its rings.
+// done lets the System count what was read, and free its rings.
 func (l *loader) done() {
-	if l.used {
+	l.f.dropped.Stop()
+	if l.used || l.f.stats() != (Stats{}) {
 		_ = l.f.sys.forget(l.f.state) // the error is of rings that have failed before
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/ufile"
@@ -94,6 +96,38 @@ func TestReadFile(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// TestReadFilesAreCounted checks that Stats has each read once, those of the page cache too, also after the garbage
+// collector has found what has read.
+func TestReadFilesAreCounted(t *testing.T) {
+	names := manyFiles(t, 21)
+	s, err := ufile.NewSystem(ufile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := s.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for d := range s.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 3}) {
+		if d.Err != nil {
+			t.Fatal(d.Err)
+		}
+	}
+	all := func() uint64 { n := s.Stats(); return n.Cached + n.Plain + n.Ring }
+	before := all()
+	if runtime.GOOS == "linux" && before < uint64(2*len(names)*6/7) { // one in seven is empty
+		t.Errorf("%d reads of %d files are counted", before, 2*len(names))
+	}
+	for range 3 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond) // cleanups run on other goroutines
+	}
+	if after := all(); after != before {
+		t.Errorf("%d reads are counted, %d after garbage collection", before, after)
+	}
 }
 
 // TestReadFilesCancelled ends the context in the loop: every name is yielded once, those that were
