@@ -119,7 +119,7 @@ func (d *database) raise(ctx context.Context, level int, files []File) error {
 
 // merge stores the files as one.
 func (d *database) merge(ctx context.Context, level int, files []File) error {
-	out, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	out, err := d.b.scratch()
 	if err != nil {
 		return err
 	}
@@ -178,13 +178,13 @@ func (d *database) renew(ctx context.Context, chain, files []File) error {
 	if len(chain) < 2 {
 		return nil
 	}
-	state, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	state, err := d.b.scratch()
 	if err != nil {
 		return err
 	}
 	defer os.Remove(state.Name())
 	defer state.Close()
-	out, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	out, err := d.b.scratch()
 	if err != nil {
 		return err
 	}

@@ -449,7 +449,10 @@ func (m inMemory) Close() error {
 // onDisk is a copy in a file of Options.Scratch.
 type onDisk struct{ *os.File }
 
-func (c onDisk) Close() error { return errors.Join(c.File.Close(), os.Remove(c.Name())) }
+func (c onDisk) Close() error {
+	defer os.Remove(c.Name()) // gone, on most systems
+	return c.File.Close()
+}
 
 // copyFile copies the database file: to memory if it takes no more than a 64th of Options.Memory, as to make and to remove a
 // file would take longer.
@@ -473,7 +476,7 @@ func (d *database) copyFile() (s snapshot, err error) {
 		_, err = io.ReadFull(io.NewSectionReader(f, 0, total), p)
 		return s, err
 	}
-	scratch, err := os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	scratch, err := d.b.scratch()
 	if err != nil {
 		return s, err
 	}

@@ -199,6 +199,16 @@ func (d *database) connect(ctx context.Context) (bool, error) {
 // scratchPrefix begins the names of files in Options.Scratch.
 const scratchPrefix = "ringside-backup-"
 
+// scratch creates a file in Options.Scratch. Its name is removed at once, so that nothing is left of a process that is
+// killed. Where the system refuses that, the name is removed after Close.
+func (b *Backup) scratch() (*os.File, error) {
+	f, err := os.CreateTemp(b.opts.Scratch, scratchPrefix+"*")
+	if err == nil {
+		os.Remove(f.Name())
+	}
+	return f, err
+}
+
 // prepareFull makes a snapshot. It has all transactions from the first one on.
 func (d *database) prepareFull(since time.Time) error {
 	s, err := d.snapshot()
@@ -237,7 +247,7 @@ func (d *database) output(o *object, size int64) (out io.Writer, err error) {
 		o.buffer = buffers.Get().(*bytes.Buffer)
 		return o.buffer, nil
 	}
-	o.file, err = os.CreateTemp(d.b.opts.Scratch, scratchPrefix+"*")
+	o.file, err = d.b.scratch()
 	return o.file, err
 }
 

@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -101,6 +103,30 @@ func TestKill(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// TestScratchHasNoNames looks for files in Options.Scratch while objects are merged: they would be left by a process that
+// is killed then.
+// Promise: sqlitevfs/backup-killed-process
+func TestScratchHasNoNames(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a system that removes the names of open files")
+	}
+	l, m := stored(t)
+	puts := 0
+	m.hook = func(call string) error {
+		if call != "Put" {
+			return nil
+		}
+		puts++
+		if left, err := os.ReadDir(l.d.b.opts.Scratch); err != nil || len(left) > 0 {
+			t.Errorf("during a Put: %v, %v", left, err)
+		}
+		return nil
+	}
+	if err := errors.Join(l.compact(1), l.compact(2)); err != nil || puts == 0 {
+		t.Errorf("%d objects, %v", puts, err)
 	}
 }
 
