@@ -47,7 +47,7 @@ var programs = []suite{
 	program("distribution", "github.com/distribution/distribution/v3@v3.1.2", "./registry/storage/driver/filesystem").unused(),
 	program("CoreDNS", "github.com/coredns/coredns@v1.15.0", "./core/dnsserver", "./plugin/forward", "./plugin/file"),
 	program("rclone", "github.com/rclone/rclone@v1.76.0", "./lib/file", "./lib/http", "./backend/local"),
-	program("hugo", "github.com/gohugoio/hugo@v0.152.2", "./hugofs", "./cache/filecache"),
+	program("hugo", "github.com/gohugoio/hugo@v0.152.2", "./hugofs", "./cache/filecache").unused(),
 	program("gitea", "code.gitea.io/gitea@v1.26.0", "./modules/storage", "./modules/git", "./modules/lfs", "./modules/queue", "./modules/zstd"),
 	program("Caddy", "github.com/caddyserver/caddy/v2@v2.11.9", ".", "./modules/caddyhttp/fileserver", "./modules/caddyhttp/reverseproxy"),
 }
