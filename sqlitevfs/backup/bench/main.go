@@ -65,7 +65,7 @@ func main() {
 	f.Float64Var(&o.rate, "rate", 1, "commits a second of each busy database (hour)")
 	f.StringVar(&o.only, "only", "", "measure the ways to wake a database whose name begins so")
 	f.StringVar(&o.statement, "statement", "", "SELECT or UPDATE; default: both (wake)")
-	f.IntVar(&o.goroutines, "goroutines", 0, "1, 2 or 8; 0: each of them (wake)")
+	f.IntVar(&o.goroutines, "goroutines", 0, "how many; 0: 1, 2 and 8 in turn (wake)")
 	f.IntVar(&o.parallel, "parallel", 0, "Options.Parallel; 0: the default")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
 	f.DurationVar(&o.away, "away", 0, "how much longer each request takes, as with a store behind a network")

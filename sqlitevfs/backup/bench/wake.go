@@ -28,9 +28,13 @@ func wake(o options) error {
 	if err := o.create(); err != nil {
 		return err
 	}
-	for _, goroutines := range []int{1, 2, 8} {
+	counts := []int{1, 2, 8}
+	if o.goroutines != 0 {
+		counts = []int{o.goroutines}
+	}
+	for _, goroutines := range counts {
 		for _, statement := range []string{"SELECT body FROM t WHERE id = 7", "UPDATE t SET body = randomblob(500) WHERE id = 7"} {
-			if o.goroutines != 0 && goroutines != o.goroutines || !strings.HasPrefix(statement, o.statement) {
+			if !strings.HasPrefix(statement, o.statement) {
 				continue
 			}
 			if err := o.wakeEach(goroutines, statement); err != nil {
