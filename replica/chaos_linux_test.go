@@ -77,7 +77,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	_ = flag.Set("test.parallel", "8") // clusters wait as long as they compute
+	_ = flag.Set("test.parallel", "4") // clusters wait as long as they compute
 	os.Exit(m.Run())
 }
 

@@ -12,7 +12,8 @@ import (
 // The errors of writes and of databases.
 var (
 	// ErrUncertain is matched by the error of a transaction whose outcome is unknown. The
-	// transaction is later complete on all nodes, or on none.
+	// transaction is later complete on all nodes, or on none. A query with RETURNING has
+	// committed when it returns rows, also if their context then ends them with an error.
 	ErrUncertain = errors.New("replica: it is not known whether the transaction was committed")
 	// ErrConflict is returned for a transaction that was rolled back because another one,
 	// whose outcome was unknown, was committed before it. The transaction can be repeated.

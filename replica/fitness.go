@@ -25,6 +25,7 @@ type fitness struct {
 	reason  error     // why the node is not fit; nil if it is
 	since   time.Time // when reason was set
 	probing bool
+	probes  sync.WaitGroup
 	broken  time.Time // when the node last resigned because of one database
 	begun   map[uint64]operation
 	next    uint64
@@ -108,7 +109,16 @@ func (f *fitness) suspect() {
 		return
 	}
 	f.probing = true
-	go f.probe()
+	f.probes.Go(f.probe)
+}
+
+// close returns when no probe makes files any more. The node is being closed. It does not wait for a file system
+// that does not answer.
+func (f *fitness) close() {
+	f.mu.Lock()
+	f.probing = true // none begins
+	f.mu.Unlock()
+	f.probes.Wait()
 }
 
 // probe tries the directories, until they work if they do not.

@@ -232,3 +232,23 @@ func TestProbeForEachReason(t *testing.T) {
 	f.suspect()
 	until(t, "it is fit again", func() bool { return f.why() == nil })
 }
+
+// TestCloseEndsProbes: Close returns when no probe of the directories makes files any more.
+func TestCloseEndsProbes(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var ended atomic.Bool
+	c := newCluster(t, 1, Options{disk: disk{around: func(path string, sync func() error) error {
+		if strings.HasSuffix(path, ".probe") {
+			once.Do(func() { close(begun); <-end; ended.Store(true) })
+		}
+		return sync()
+	}}})
+	c.leader().fitness.suspect()
+	<-begun
+	time.AfterFunc(300*time.Millisecond, func() { close(end) })
+	c.stop("a")
+	if !ended.Load() {
+		t.Error("Close returned while a probe had a file open")
+	}
+}

@@ -167,7 +167,11 @@ func TestIdentity(t *testing.T) {
 		must(t, os.CopyFS(filepath.Join(c.dir, id), os.DirFS(filepath.Join(saved, source))))
 		c.start(id)
 	}
-	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "1" {
+	var got string
+	until(t, "a leader that answers", func() bool {
+		return open(t, c.leader(), "db").QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&got) == nil
+	})
+	if got != "1" {
 		t.Errorf("%s rows", got)
 	}
 }

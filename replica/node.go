@@ -272,6 +272,7 @@ func (n *Node) Close() error {
 		errs = append(errs, n.wire.Close())
 	}
 	n.life.over.Wait()
+	n.fitness.close()
 	n.proposer.abandon(raft.ErrRaftShutdown)
 	for _, db := range n.catalog.all() {
 		db.mu.Lock()
