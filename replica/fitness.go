@@ -25,8 +25,8 @@ type fitness struct {
 	reason  error     // why the node is not fit; nil if it is
 	since   time.Time // when reason was set
 	probing bool
-	probes  sync.WaitGroup
-	broken  time.Time // when the node last resigned because of one database
+	probes  sync.WaitGroup // what close waits for
+	broken  time.Time      // when the node last resigned because of one database
 	begun   map[uint64]operation
 	next    uint64
 	slowest time.Duration // of the log's writes, see end

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
 	"github.com/ringside-io/ringside/appendlog"
 )
 

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -225,6 +226,16 @@ func report(what string, cpu time.Duration, since time.Time) {
 	rss, fds := process("self")
 	used := 100 * (cpuTime() - cpu).Seconds() / max(time.Since(since).Seconds(), 1e-9)
 	fmt.Printf("%-28s RSS %d MB, %d descriptors, %d goroutines, %.2f %% of a processor\n", what, rss, fds, runtime.NumGoroutine(), used)
+}
+
+// spread sorts lags and describes them.
+func spread(lags []time.Duration) string {
+	if len(lags) == 0 {
+		return "none"
+	}
+	slices.Sort(lags)
+	at := func(p float64) float64 { return lags[int(p*float64(len(lags)-1))].Seconds() }
+	return fmt.Sprintf("p50 %.2f s, p99 %.2f s, longest %.2f s", at(0.5), at(0.99), at(1))
 }
 
 // process returns the resident memory in MB and the descriptors of a process.

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,13 +125,4 @@ func busyTime() time.Duration {
 	var user, nice, system int64
 	_, _ = fmt.Sscanf(line, "cpu %d %d %d", &user, &nice, &system)
 	return time.Duration(user+nice+system) * 10 * time.Millisecond
-}
-
-func spread(lags []time.Duration) string {
-	if len(lags) == 0 {
-		return "none"
-	}
-	slices.Sort(lags)
-	at := func(p float64) float64 { return lags[int(p*float64(len(lags)-1))].Seconds() }
-	return fmt.Sprintf("p50 %.2f s, p99 %.2f s, longest %.2f s", at(0.5), at(0.99), at(1))
 }
