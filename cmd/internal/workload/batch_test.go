@@ -22,17 +22,11 @@ func batchJob(span int64, block, count int) Job {
 
 func TestBatchReadsAllItsBlocks(t *testing.T) {
 	const span, block, count = 40 * datafile.UnitSize, 4 * datafile.UnitSize, 7
-	m := newMemory(64 * datafile.UnitSize)
-	s, err := batchJob(span, block, count).RunWith(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, s, seen := roundOver(t, batchJob(span, block, count), 64*datafile.UnitSize, span/block)
 	if s.Ops == 0 || s.Ops%count != 0 || s.Bytes != s.Ops*block || s.Max != 0 {
 		t.Errorf("sample %+v", s)
 	}
-	seen := map[int64]bool{}
-	for _, off := range m.offsets {
-		seen[off] = true
+	for off := range seen {
 		if off%block != 0 || off < 0 || off+block > span {
 			t.Fatalf("read at offset %d", off)
 		}

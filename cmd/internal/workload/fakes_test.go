@@ -8,8 +8,11 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/cmd/internal/measure"
 )
 
 // memory has every optional method of an engine; randread_test.go has the others.
@@ -28,6 +31,29 @@ func (m *memory) OpenBatch(_ string, _ bool, count, size int) (engine.Batch, err
 		b.buffers[i] = alignedBuffer(size)
 	}
 	return b, nil
+}
+
+// roundOver runs the job with an engine over size bytes until its reads or writes have covered each
+// of blocks blocks, for twice as long each time: on a busy machine a short window ends after a few
+// operations. It returns the engine and the sample of the last round, and the offsets.
+func roundOver(t *testing.T, j Job, size, blocks int) (m *memory, s measure.Sample, seen map[int64]bool) {
+	t.Helper()
+	for ; ; j.Measure *= 2 {
+		var err error
+		m, seen = newMemory(size), map[int64]bool{}
+		if s, err = j.RunWith(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		for _, off := range m.offsets {
+			seen[off] = true
+		}
+		if len(seen) >= blocks {
+			return m, s, seen
+		}
+		if j.Measure > 5*time.Second {
+			t.Fatalf("%d of %d blocks in %d operations", len(seen), blocks, s.Ops)
+		}
+	}
 }
 
 type memoryBatch struct {

@@ -26,10 +26,13 @@ func openJob(span int64, block, goroutines int) Job {
 func TestOpenReadsOncePerFile(t *testing.T) {
 	const span = 40 * datafile.UnitSize
 	for _, block := range []int{0, 4 * datafile.UnitSize} {
-		m := newMemory(span)
-		s, err := openJob(span, block, 3).RunWith(t.Context(), m)
-		if err != nil || s.Ops == 0 || s.Bytes != s.Ops*int64(block) {
-			t.Fatalf("blocks of %d: %+v, %v", block, s, err)
+		blocks := 0
+		if block > 0 {
+			blocks = span / block
+		}
+		m, s, seen := roundOver(t, openJob(span, block, 3), span, blocks)
+		if s.Ops == 0 || s.Bytes != s.Ops*int64(block) {
+			t.Fatalf("blocks of %d: %+v", block, s)
 		}
 		reads := 0
 		if block > 0 {
@@ -38,15 +41,13 @@ func TestOpenReadsOncePerFile(t *testing.T) {
 		if int64(m.opened) < s.Ops || m.closed != m.opened || len(m.offsets) != reads {
 			t.Errorf("blocks of %d: opened %d times, closed %d times, %d reads of %d", block, m.opened, m.closed, len(m.offsets), reads)
 		}
-		seen := map[int64]bool{}
-		for _, off := range m.offsets {
-			seen[off] = true
+		for off := range seen {
 			if off%int64(block) != 0 || off < 0 || off+int64(block) > span {
 				t.Fatalf("read at offset %d", off)
 			}
 		}
-		if block > 0 && len(seen) != span/block {
-			t.Errorf("%d of %d blocks were read", len(seen), span/block)
+		if len(seen) != blocks {
+			t.Errorf("%d of %d blocks were read", len(seen), blocks)
 		}
 	}
 }

@@ -88,17 +88,11 @@ func job(span int64, block, goroutines int) Job {
 
 func TestRandReadReadsAlignedBlocksOfTheSpan(t *testing.T) {
 	const span, block = 40 * datafile.UnitSize, 4 * datafile.UnitSize
-	m := newMemory(64 * datafile.UnitSize)
-	s, err := job(span+datafile.UnitSize, block, 3).RunWith(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, s, seen := roundOver(t, job(span+datafile.UnitSize, block, 3), 64*datafile.UnitSize, span/block)
 	if s.Ops == 0 || s.Bytes != s.Ops*block {
 		t.Errorf("sample %+v", s)
 	}
-	seen := map[int64]bool{}
-	for _, off := range m.offsets {
-		seen[off] = true
+	for off := range seen {
 		if off%block != 0 || off < 0 || off+block > span {
 			t.Fatalf("read at offset %d", off)
 		}

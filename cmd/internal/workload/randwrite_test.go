@@ -23,17 +23,11 @@ func writeJob(span int64, block, goroutines int) Job {
 
 func TestRandWriteStampsAlignedBlocksOfTheSpan(t *testing.T) {
 	const span, block = 40 * datafile.UnitSize, 4 * datafile.UnitSize
-	m := newMemory(64 * datafile.UnitSize)
-	s, err := writeJob(span+datafile.UnitSize, block, 3).RunWith(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, s, seen := roundOver(t, writeJob(span+datafile.UnitSize, block, 3), 64*datafile.UnitSize, span/block)
 	if s.Ops == 0 || s.Bytes != s.Ops*block {
 		t.Errorf("sample %+v", s)
 	}
-	seen := map[int64]bool{}
-	for _, off := range m.offsets {
-		seen[off] = true
+	for off := range seen {
 		if off%block != 0 || off < 0 || off+block > span {
 			t.Fatalf("written at offset %d", off)
 		}
