@@ -484,7 +484,7 @@ func TestOneName(t *testing.T) {
 			t.Errorf("%v", f)
 		}
 	}
-	if len(families) != 3+8 {
+	if len(families) != 4+8 {
 		t.Errorf("%d metrics", len(families))
 	}
 }

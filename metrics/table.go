@@ -19,6 +19,7 @@ var table = slices.Concat(
 		count("Cached", "reads that the page cache served without blocking"),
 		count("Plain", "reads and writes by plain system calls"),
 		count("Ring", "reads and writes through a ring"),
+		count("Fixed", "of these, those with registered memory"),
 	),
 	of("reactor",
 		count("Submitted", "SQEs that the kernel has taken"),

@@ -87,7 +87,20 @@ func (o *Options) restrictions() *uring.Restrictions {
 	}
 	ops := append(slices.Clone(o.Restrict), uring.OpAsyncCancel) // cancel
 	slices.Sort(ops)
-	return &uring.Restrictions{Ops: slices.Compact(ops), FlagsAllowed: uring.SQEAsync}
+	limits := &uring.Restrictions{Ops: slices.Compact(ops), FlagsAllowed: uring.SQEAsync}
+	if slices.ContainsFunc(ops, namesBuffer) {
+		limits.RegisterOps = []uring.RegisterOp{uring.OpRegisterBuffers2, uring.OpRegisterBuffersUpdate, uring.OpRegisterCloneBuffers}
+	}
+	return limits
+}
+
+// namesBuffer reports whether each SQE of an opcode names a registered buffer.
+func namesBuffer(op uring.Op) bool {
+	switch op {
+	case uring.OpReadFixed, uring.OpWriteFixed, uring.OpReadvFixed, uring.OpWritevFixed:
+		return true
+	}
+	return false
 }
 
 // unlockTime is how long the kernel may take to unlock the memory of a closed ring. A

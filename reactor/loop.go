@@ -40,6 +40,7 @@ type loop struct {
 	working    bool         // a goroutine is in runWork
 	cancels    uint32       // SQEs of users that may have cancelled other operations
 	space      *sync.Cond   // with mu: the kernel has taken SQEs
+	hasTable   bool         // of registered buffers
 
 	reaping    sync.Mutex // the completion side
 	batch      [reapBatch]uring.CQE

@@ -45,8 +45,8 @@ var (
 	errNoBuffer = fmt.Errorf("reactor: the buffer group is missing or empty on the ring of this loop: "+
 		"provide buffers by uring.SQE.ProvideBuffers with Options.Loops 1, or use a uring.BufRing with a uring.Ring: %w",
 		syscall.ENOBUFS)
-	errNoBuffers = fmt.Errorf("reactor: its rings have no registered buffers: "+
-		"use the builder without Fixed, or register buffers with a uring.Ring: %w", syscall.EFAULT)
+	errNoBuffers = fmt.Errorf("reactor: its rings have no registered buffer of this index with this memory: "+
+		"use the builder without Fixed, or Reactor.RegisterBuffer: %w", syscall.EFAULT)
 	errNoSlots = fmt.Errorf("reactor: its rings have no registered files, so there is no slot for a new one: "+
 		"leave SetSlot out, or register files with a uring.Ring: %w", syscall.ENXIO)
 
@@ -136,13 +136,12 @@ var fixedBuffer = new(uring.SQE).SetFixedBuffer(0).Raw().Ioprio
 
 // usesFixedBuffer reports whether an SQE names a registered buffer.
 func usesFixedBuffer(raw *uring.RawSQE) bool {
-	switch uring.Op(raw.Opcode) {
-	case uring.OpReadFixed, uring.OpWriteFixed, uring.OpReadvFixed, uring.OpWritevFixed:
-		return true
+	switch op := uring.Op(raw.Opcode); op {
 	case uring.OpSendZC, uring.OpSendMsgZC:
 		return raw.Ioprio&fixedBuffer != 0
+	default:
+		return namesBuffer(op)
 	}
-	return false
 }
 
 // takesSlot reports whether an SQE puts its result into, or removes it from, the table of

@@ -69,6 +69,8 @@ type Reactor struct {
 	near   sync.Pool // of *loop; the pool's per-P storage makes a P keep its loop
 	next   atomic.Uint32
 	closed atomic.Bool
+
+	buffers buffers
 }
 
 // New opens the rings. It returns the error of [uring.Open]; package features explains

@@ -33,6 +33,7 @@
 //
 //   - A [Batch] reads or writes many ranges from one goroutine. One system call submits
 //     many of them.
+//   - [Buffers] are a pool of memory that is registered with the rings, for O_DIRECT.
 //   - A [Reader] reads a file from front to back. With O_DIRECT it reads ahead.
 //   - [Copy] and [CopyRange] copy between files, pipes and sockets, within the kernel
 //     where possible. They report progress and can be cancelled by a context.

@@ -77,6 +77,20 @@ func ExampleAlignedBuffer() {
 	// Output: 8192 8192
 }
 
+// A pool serves reads with O_DIRECT, which need aligned memory.
+func ExampleBuffers() {
+	pool, err := ufile.NewBuffers(64, 8192)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	p := pool.Get()
+	defer pool.Put(p)
+	// n, err := f.ReadAt(p, 8192)
+	fmt.Println(len(p))
+	// Output: 8192
+}
+
 // One goroutine reads three ranges of a file at once.
 func ExampleBatch() {
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("ringside-batch-%d", os.Getpid()))

@@ -38,6 +38,7 @@ type state struct {
 	// touches anyway.
 	lock                  fdlock.Lock
 	cached, plain, ringed atomic.Uint64
+	fixed                 atomic.Uint64  // through a ring, with registered memory; not in ringed
 	kind                  atomic.Uint32  // a fileKind
 	known                 atomic.Uint32  // a route
 	misses                atomic.Uint32  // large reads since one was cached

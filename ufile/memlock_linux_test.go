@@ -20,7 +20,7 @@ import (
 	"github.com/ringside-io/ringside/ufile"
 )
 
-// TestLittleLockedMemory runs as a user who may lock 64 KiB of memory, or none: fewer
+// TestLittleLockedMemory runs as a user who may lock 1 MiB of memory, 64 KiB, or none: fewer
 // buffers are registered, and everything else works.
 func TestLittleLockedMemory(t *testing.T) {
 	const unusedUID = 61_234 // a user without locked memory
@@ -33,7 +33,7 @@ func TestLittleLockedMemory(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	ringtest.WithoutPrivileges(t, unusedUID, dir)
-	for _, limit := range []uint64{64 << 10, 16 << 10, 0} {
+	for _, limit := range []uint64{1 << 20, 64 << 10, 16 << 10, 0} {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +110,9 @@ func withLittleLockedMemory(t *testing.T, dir string, mode ufile.Mode, limit int
 			})
 		}
 		wg.Wait()
+		if direct != 0 {
+			buffersWithLittleLockedMemory(t, s, f, content, limit)
+		}
 		f.Close()
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {

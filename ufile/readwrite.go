@@ -204,18 +204,16 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 	if !f.mayCall(d) {
 		return f.plainCall(d, p, off)
 	}
-	f.ringed.Add(1)
-	op := reactor.Op{Buf: p, Keep: f, Bytes: len(p)}
-	if d == writing {
-		op.SQE.Write(uring.Fd(f.fd), p, off)
-	} else {
-		op.SQE.Read(uring.Fd(f.fd), p, off)
-		if f.isCold() && !f.direct {
-			op.Bytes = max(op.Bytes, beginBytes)
-		}
+	op := reactor.Op{Buf: p, Keep: f}
+	fixed := f.fillFixed(&op, r, d, off)
+	if !fixed {
+		f.fill(&op, d, off)
 	}
-	f.submitAs(&op.SQE)
 	n, failed, err := do(ctx, r, &op)
+	if fixed && errors.Is(err, syscall.EFAULT) { // the Buffers were closed before the kernel took it
+		f.fill(&op, d, off)
+		n, failed, err = do(ctx, r, &op)
+	}
 	switch {
 	case err == nil:
 		return n, nil
@@ -223,6 +221,45 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 		return f.plainCall(d, p, off)
 	}
 	return 0, f.pathError(d.String(), err)
+}
+
+// fill fills the SQE of a transfer of op.Buf.
+func (f *File) fill(op *reactor.Op, d direction, off int64) {
+	f.ringed.Add(1)
+	op.Bytes = len(op.Buf)
+	if d == writing {
+		op.SQE.Write(uring.Fd(f.fd), op.Buf, off)
+	} else {
+		op.SQE.Read(uring.Fd(f.fd), op.Buf, off)
+		if f.isCold() && !f.direct {
+			op.Bytes = max(op.Bytes, beginBytes)
+		}
+	}
+	f.submitAs(&op.SQE)
+}
+
+// fixedBytes stands for the work of submitting a transfer whose memory is registered: the kernel pins
+// no pages, so its size does not matter.
+const fixedBytes = 4096
+
+// fillFixed is fill if the rings have registered op.Buf, and reports whether they have. Buffered
+// transfers copy, so that they gain nothing.
+func (f *File) fillFixed(op *reactor.Op, r *reactor.Reactor, d direction, off int64) bool {
+	if !f.direct || f.route() != routeInline {
+		return false
+	}
+	index, ok := f.sys.registeredIndex(r, op.Buf)
+	switch {
+	case !ok:
+		return false
+	case d == writing:
+		op.SQE.WriteFixed(uring.Fd(f.fd), op.Buf, off, index)
+	default:
+		op.SQE.ReadFixed(uring.Fd(f.fd), op.Buf, off, index)
+	}
+	op.Bytes = min(len(op.Buf), fixedBytes)
+	f.fixed.Add(1)
+	return true
 }
 
 // mayCall reports whether pread(2) or pwrite(2) is allowed, which a ring does not check.

@@ -289,6 +289,53 @@ func (w *swept) batch(mode ufile.Mode, flag int, write bool) func(*faultsweep.Tr
 	}
 }
 
+// buffers reads and writes with buffers of a pool, and closes it meanwhile.
+func (w *swept) buffers(mode ufile.Mode) func(*faultsweep.Trial) {
+	return func(t *faultsweep.Trial) {
+		w.with(t, mode, w.direct, func(s *ufile.System, f *ufile.File) {
+			early, err := s.NewBuffers(1, 8192)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			// A context opens the file's ring: that must not fail here.
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			_, _ = f.ReadAtContext(ctx, ufile.AlignedBuffer(4096), 0)
+			t.Arm()
+			defer t.Disarm()
+			b, err := s.NewBuffers(2, 8192)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			p, q, old := b.Get(), b.Get(), early.Get()
+			n, err := f.ReadAtContext(ctx, old, 4096)
+			w.read(t, "early buffer", old, 4096, n, err)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				n, err := f.ReadAtContext(ctx, p, 8192)
+				w.read(t, "ReadAtContext", p, 8192, n, err)
+			})
+			wg.Go(func() {
+				if err := early.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+			wg.Wait()
+			copy(q, w.fresh(8192))
+			n, err = f.WriteAtContext(ctx, q, 4096)
+			t.Disarm()
+			w.wrote(t, "WriteAtContext", f.Name(), q, 4096, n, err)
+			if n, reason := b.Registered(); n < 2 && reason == "" {
+				t.Errorf("%d are registered, and no reason", n)
+			}
+			b.Put(p)
+			if err := b.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
 // ranges checks the result of each range of a batch.
 func (w *swept) ranges(t *faultsweep.Trial, f *ufile.File, ranges []ufile.Range, write bool) {
 	for i := range ranges {
@@ -448,6 +495,8 @@ func (w *swept) operations() []faultsweep.Operation {
 	quietly := map[string][]faultsweep.Choice{"path call": faultsweep.Passes(syscall.EIO, syscall.ENOMEM, syscall.EPERM, syscall.EINTR)}
 	// Calls with a name are many, and alike.
 	oneErrno := map[string][]faultsweep.Choice{"path call": append(faultsweep.Fails(syscall.EIO), faultsweep.Passes(syscall.EINTR)...)}
+	// Buffers that are not registered work.
+	unregistered := map[string][]faultsweep.Choice{"io_uring_register": faultsweep.Passes(syscall.ENOMEM, syscall.EBUSY, syscall.EPERM)}
 	ops := []faultsweep.Operation{
 		{Name: "ReadAt ring", Run: w.readAt(ufile.ModeRing, 0, false), Covers: "File.ReadAt File.Close"},
 		{Name: "ReadAt cached", Run: w.readAt(ufile.ModeAuto, 0, false)},
@@ -466,6 +515,8 @@ func (w *swept) operations() []faultsweep.Operation {
 		{Name: "Batch.Read cached", Run: w.batch(ufile.ModeRing, 0, false), Most: 1, Covers: "System.NewBatch Batch.Read Batch.Buffer Batch.Close"},
 		{Name: "Batch.Read O_DIRECT", Syscalls: true, Run: w.batch(ufile.ModeAuto, w.direct, false), Most: 2},
 		{Name: "Batch.Write ring", Syscalls: true, Run: w.batch(ufile.ModeRing, 0, true), Opened: true, Most: 2, Covers: "Batch.Write"},
+		{Name: "Buffers", Run: w.buffers(ufile.ModeAuto), Opened: true, Most: 2, Instead: unregistered,
+			Covers: "System.NewBuffers Buffers.Get Buffers.Put Buffers.Registered Buffers.Close"},
 		{Name: "Reader.WriteTo", Run: w.reader, Opened: true, Most: 2, Covers: "NewReader Reader.WriteTo Reader.Close"},
 		{Name: "Reader.Read", Run: w.readerReads, Opened: true, Most: 1, Covers: "Reader.Read Reader.Seek"},
 		{Name: "Copy by the kernel", Run: w.copying(ufile.ModeAuto, 0), Instead: noKernelCopy, Covers: "Copy"},
@@ -540,6 +591,7 @@ func (s *swept) simulated() []faultsweep.Operation {
 		{Name: "simulated WriteAt", Run: w.writeAt(ufile.ModeRing, 0)},
 		{Name: "simulated with a context", Run: w.contexts(false), Most: 1},
 		{Name: "simulated with a cancelled context", Run: w.contexts(true), Most: 1},
+		{Name: "simulated Buffers", Run: w.buffers(ufile.ModeRing), Most: 2},
 		{Name: "simulated Reader", Run: w.readerReads, Most: 1},
 		{Name: "simulated Copy O_DIRECT", Run: w.copying(ufile.ModeAuto, w.direct), Most: 1},
 	}
@@ -566,7 +618,7 @@ func TestFaultSweepSimulated(t *testing.T) {
 // Promise: ufile/right-result-error
 func TestFaultSweepCoversAll(t *testing.T) {
 	faultsweep.API(t, (&swept{content: random(44 << 10)}).operations(), faultsweep.Exempt{
-		"calls the method of the default System": "ReadFile ReadFiles Open Create OpenFile NewFile NewBatch OpenRoot DirFS Backend CreateTemp",
+		"calls the method of the default System": "ReadFile ReadFiles Open Create OpenFile NewFile NewBatch NewBuffers OpenRoot DirFS Backend CreateTemp",
 		"makes no call to the kernel": "System.Backend System.Stats File.Stats File.Name Root.Name Root.Backend Batch.Registered " +
 			"AlignedBuffer Stats.Plus Total",
 		"is the method of os.File, which has no test hook": "File.Read File.Write File.WriteString File.Seek File.Sync File.Truncate File.Stat File.Chmod File.Chown " +

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -32,8 +33,11 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ringOps are the operations that this package uses.
-var ringOps = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWritev}
+// ringOps are the operations that this package needs, fixedOps those that it uses with Buffers.
+var (
+	ringOps  = []uring.Op{uring.OpRead, uring.OpWrite, uring.OpReadv, uring.OpWritev}
+	fixedOps = []uring.Op{uring.OpReadFixed, uring.OpWriteFixed}
+)
 
 // System opens files that share rings. The rings are opened when two operations first
 // need a ring at the same time. With ModeRing they are opened for the first operation.
@@ -47,6 +51,8 @@ type System struct {
 	until atomic.Int64 // when rings without worker threads are tried again, 0 for never; Unix nanoseconds
 	bulk  atomic.Int64 // large reads in flight that the page cache did not have
 	alone atomic.Bool  // an operation is in flight by a plain call, and there are no rings yet
+
+	buffers atomic.Pointer[[]*registered] // the pools; written under mu
 
 	mu     sync.Mutex
 	reason string              // why plain
@@ -73,7 +79,7 @@ func NewSystem(o Options) (*System, error) {
 		return nil, fmt.Errorf("ufile: unknown mode %v: want auto, io_uring or plain", o.Mode)
 	}
 	if o.Restrict && o.Reactor.Restrict == nil {
-		o.Reactor.Restrict = ringOps
+		o.Reactor.Restrict = slices.Concat(ringOps, fixedOps)
 	}
 	if o.Reactor.Logger == nil {
 		o.Reactor.Logger = o.Logger
@@ -172,6 +178,7 @@ func (s *System) openRings() (*reactor.Reactor, error) {
 	}
 	switch {
 	case err == nil:
+		s.registerBuffers(r)
 		s.rings.Store(r)
 		return r, nil
 	case s.opts.Mode == ModeRing:
@@ -243,6 +250,7 @@ func (s *System) giveUp(r *reactor.Reactor, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rings.CompareAndSwap(r, nil) {
+		s.registerBuffers(nil)
 		s.broken = r
 		s.usePlain(why)
 		s.fellBack(why)
@@ -320,6 +328,7 @@ func (s *System) remove(f *state) (rings, broken *reactor.Reactor) {
 func (s *System) takeRings() *reactor.Reactor {
 	rings := s.rings.Swap(nil)
 	if rings != nil {
+		s.registerBuffers(nil)
 		s.done.Reactor = s.done.Reactor.Plus(rings.Stats())
 	}
 	return rings
@@ -375,13 +384,15 @@ type Stats struct {
 	Cached uint64 `json:"cached"` // reads served by the page cache without blocking
 	Plain  uint64 `json:"plain"`  // plain system calls; those for small cached reads are counted by one in many of them
 	Ring   uint64 `json:"ring"`   // operations through a ring
+	Fixed  uint64 `json:"fixed"`  // those of Ring with registered memory of a Buffers (READ_FIXED, WRITE_FIXED)
 	// Reactor holds the counters of the rings.
 	Reactor reactor.Stats `json:"reactor"`
 }
 
 // Plus returns the sum of two sets of counters.
 func (s Stats) Plus(t Stats) Stats {
-	return Stats{Cached: s.Cached + t.Cached, Plain: s.Plain + t.Plain, Ring: s.Ring + t.Ring, Reactor: s.Reactor.Plus(t.Reactor)}
+	return Stats{Cached: s.Cached + t.Cached, Plain: s.Plain + t.Plain, Ring: s.Ring + t.Ring,
+		Fixed: s.Fixed + t.Fixed, Reactor: s.Reactor.Plus(t.Reactor)}
 }
 
 // Stats returns the counters of all files that the system has opened. A file that was
@@ -410,5 +421,6 @@ func Total() Stats { return defaultSystem().Stats() }
 func (f *File) Stats() Stats { return f.stats() }
 
 func (f *state) stats() Stats {
-	return Stats{Cached: f.cached.Load(), Plain: f.plain.Load(), Ring: f.ringed.Load()}
+	fixed := f.fixed.Load()
+	return Stats{Cached: f.cached.Load(), Plain: f.plain.Load(), Ring: f.ringed.Load() + fixed, Fixed: fixed}
 }

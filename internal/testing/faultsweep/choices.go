@@ -172,7 +172,9 @@ var Choices = map[string][]Choice{
 // ring are "submit", "wait", "wake" and "parker".
 var Simulated = map[string][]Choice{
 	"READ":           append(transfers(syscall.EIO, syscall.ENOMEM), stale),
+	"READ_FIXED":     append(transfers(syscall.EIO, syscall.ENOMEM), stale),
 	"WRITE":          append(transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM), stale),
+	"WRITE_FIXED":    append(transfers(syscall.EIO, syscall.ENOSPC, syscall.ENOMEM), stale),
 	"FSYNC":          append(Fails(syscall.EIO, syscall.ENOSPC), append(Passes(syscall.EINTR, syscall.ECANCELED), late, stale)...),
 	"POLL_ADD":       append(Fails(syscall.EIO), append(Passes(syscall.ECANCELED), late, stale)...),
 	"READ_MULTISHOT": append(Fails(syscall.EIO), append(Passes(syscall.ENOBUFS, syscall.ECANCELED), short, late)...),

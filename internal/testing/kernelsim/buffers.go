@@ -4,6 +4,7 @@ package kernelsim
 
 import (
 	"slices"
+	"syscall"
 
 	"github.com/ringside-io/ringside/internal/abi"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -69,4 +70,42 @@ func (k *Kernel) usesGroup(r front, g *group) *op {
 // bufferFlags returns the flags of a completion that names a buffer.
 func bufferFlags(id uint16) uring.CQEFlags {
 	return uring.CQEBuffer | uring.CQEFlags(id)<<abi.IORING_CQE_BUFFER_SHIFT
+}
+
+// span is a registered buffer. An empty slot is zero. The user keeps the memory reachable.
+type span struct{ addr, n uint64 }
+
+// sparse makes a table of n empty slots. The caller holds mu.
+func (b *ringBase) sparse(n int) (int, syscall.Errno) {
+	switch {
+	case b.fixed != nil:
+		return -1, syscall.EBUSY
+	case n <= 0:
+		return -1, syscall.EINVAL
+	}
+	b.fixed = make([]span, n)
+	return 0, 0
+}
+
+// update replaces slots of the table. The caller holds mu.
+func (b *ringBase) update(first int, to []span) (int, syscall.Errno) {
+	switch {
+	case b.fixed == nil:
+		return -1, syscall.ENXIO
+	case first+len(to) > len(b.fixed):
+		return -1, syscall.EINVAL
+	}
+	return copy(b.fixed[first:], to), 0
+}
+
+// hasRegistered reports whether the memory of an operation is registered, if that is required.
+func (b *ringBase) hasRegistered(o *op) bool {
+	if o.e.Opcode != abi.IORING_OP_READ_FIXED && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
+		return true
+	}
+	if int(o.e.BufIndex) >= len(b.fixed) {
+		return false
+	}
+	s := b.fixed[o.e.BufIndex]
+	return s.n > 0 && o.e.Addr >= s.addr && o.e.Addr+uint64(o.e.Len) <= s.addr+s.n
 }

@@ -41,7 +41,7 @@ func (o *op) open() syscall.Errno {
 	switch {
 	case o.e.Flags&abi.IOSQE_BUFFER_SELECT != 0 && o.group() == nil:
 		return syscall.ENOBUFS
-	case !o.ring.(*ring).hasRegistered(o):
+	case !o.ring.base().hasRegistered(o):
 		return syscall.EFAULT
 	case o.empties():
 		o.desc.sum = o.sum()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/uring"
 )
 
@@ -196,6 +197,31 @@ func (r *Ring) Left() int {
 // String describes the content of the queues.
 func (r *Ring) String() string {
 	return fmt.Sprintf("%d entries taken, %d completions", r.head.Load(), len(r.cq))
+}
+
+// RegisterBuffersSparse makes a table of n empty slots for registered buffers.
+func (r *Ring) RegisterBuffersSparse(n int) error {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	if _, errno := r.sparse(n); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// UpdateBuffers replaces registered buffers. Tags are not simulated.
+func (r *Ring) UpdateBuffers(first int, bufs [][]byte, _ ...uint64) (int, error) {
+	to := make([]span, len(bufs))
+	for i, p := range bufs {
+		to[i] = span{sys.SliceAddr(p), uint64(len(p))}
+	}
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	n, errno := r.update(first, to)
+	if errno != 0 {
+		return 0, errno
+	}
+	return n, nil
 }
 
 // silence does nothing: a direct ring has no descriptor that would stay readable.

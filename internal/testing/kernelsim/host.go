@@ -58,7 +58,7 @@ func (k *Kernel) askHost(o *op) int32 {
 	}
 	n := o.length(int(o.e.Len))
 	p := o.memory()[:n]
-	if o.e.Opcode == abi.IORING_OP_READ {
+	if o.fills() {
 		return k.o.Host.Read(fd, p, int64(o.e.Off))
 	}
 	return k.o.Host.Write(fd, p, int64(o.e.Off))

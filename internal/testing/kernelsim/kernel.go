@@ -170,6 +170,7 @@ type ringBase struct {
 	closed   bool
 	left     int // operations with a tag in flight at Close
 	groups   map[uint16]*group
+	fixed    []span        // registered buffers
 	limits   *restrictions // nil for none
 }
 

@@ -79,10 +79,17 @@ func (on *object) takes(o *op) syscall.Errno {
 	switch on.kind {
 	case isNothing:
 		return is(abi.IORING_OP_NOP, abi.IORING_OP_TIMEOUT, abi.IORING_OP_ASYNC_CANCEL, abi.IORING_OP_POLL_REMOVE)
-	case isHost:
-		return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC)
 	case isDescriptor:
 		return o.open()
+	}
+	if !o.ring.base().hasRegistered(o) {
+		return syscall.EFAULT
+	}
+	switch {
+	case on.kind != isPipe && is(abi.IORING_OP_READ_FIXED, abi.IORING_OP_WRITE_FIXED) == 0:
+		return 0
+	case on.kind == isHost:
+		return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_FSYNC)
 	}
 	return is(abi.IORING_OP_READ, abi.IORING_OP_WRITE, abi.IORING_OP_POLL_ADD)
 }

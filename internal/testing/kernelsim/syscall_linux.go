@@ -36,8 +36,6 @@ type ring struct {
 	disabled bool
 	waiting  int
 	waits    uint64
-
-	fixed [][2]uint64 // registered buffers: address and length
 }
 
 // These are the features of the simulated kernel, and the flags that its rings may have.

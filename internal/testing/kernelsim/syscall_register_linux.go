@@ -44,6 +44,20 @@ func (r *ring) Register(code uint32, arg sys.UnsafePointer, n uint32) (int, sysc
 	case abi.IORING_UNREGISTER_BUFFERS:
 		r.fixed = nil
 		return 0, 0
+	case abi.IORING_REGISTER_BUFFERS2:
+		reg := &sys.At[abi.RsrcRegister](addressOf(arg), 1)[0]
+		if reg.Flags != abi.IORING_RSRC_REGISTER_SPARSE || reg.Tags != 0 {
+			return -1, syscall.EINVAL // not simulated
+		}
+		return r.sparse(int(reg.Nr))
+	case abi.IORING_REGISTER_BUFFERS_UPDATE:
+		u := &sys.At[abi.RsrcUpdate2](addressOf(arg), 1)[0]
+		if u.Tags != 0 {
+			return -1, syscall.EINVAL // not simulated
+		}
+		return r.update(int(u.Offset), spans(sys.At[syscall.Iovec](u.Data, int(u.Nr))))
+	case abi.IORING_REGISTER_CLONE_BUFFERS:
+		return r.clone(&sys.At[abi.CloneBuffers](addressOf(arg), 1)[0])
 	case abi.IORING_REGISTER_PBUF_RING:
 		return r.provide(&sys.At[abi.BufReg](addressOf(arg), 1)[0])
 	case abi.IORING_UNREGISTER_PBUF_RING:
@@ -86,22 +100,39 @@ func (r *ring) register(arg sys.UnsafePointer, n uint32) (int, syscall.Errno) {
 	if r.fixed != nil {
 		return -1, syscall.EBUSY
 	}
-	for _, v := range sys.At[syscall.Iovec](addressOf(arg), int(n)) {
-		r.fixed = append(r.fixed, [2]uint64{addressOf(sys.Pointer(v.Base)), uint64(v.Len)})
-	}
+	r.fixed = spans(sys.At[syscall.Iovec](addressOf(arg), int(n)))
 	return 0, 0
 }
 
-// hasRegistered reports whether the memory of an operation is registered, if that is required.
-func (r *ring) hasRegistered(o *op) bool {
-	if o.e.Opcode != abi.IORING_OP_READ_FIXED && o.e.Opcode != abi.IORING_OP_WRITE_FIXED {
-		return true
+func spans(vec []syscall.Iovec) []span {
+	out := make([]span, len(vec))
+	for i, v := range vec {
+		out[i] = span{addressOf(sys.Pointer(v.Base)), uint64(v.Len)}
 	}
-	if int(o.e.BufIndex) >= len(r.fixed) {
-		return false
+	return out
+}
+
+// clone shares buffers of another ring. The table is not replaced as a whole.
+func (r *ring) clone(arg *abi.CloneBuffers) (int, syscall.Errno) {
+	i := slices.IndexFunc(r.k.rings, func(f front) bool {
+		src, ok := f.(*ring)
+		return ok && !src.closed && src.fd.Int() == int(arg.SrcFd)
+	})
+	if i < 0 {
+		return -1, syscall.EBADF
 	}
-	b := r.fixed[o.e.BufIndex]
-	return o.e.Addr >= b[0] && o.e.Addr+uint64(o.e.Len) <= b[0]+b[1]
+	src := r.k.rings[i].base()
+	switch end := int(arg.SrcOff + arg.Nr); {
+	case src.fixed == nil:
+		return -1, syscall.ENXIO
+	case arg.Flags != abi.IORING_REGISTER_DST_REPLACE:
+		return -1, syscall.EBUSY
+	case arg.Nr == 0 || end > len(src.fixed):
+		return -1, syscall.EINVAL // with 0 for all buffers, which is not simulated
+	default:
+		_, errno := r.update(int(arg.DstOff), src.fixed[arg.SrcOff:end])
+		return 0, errno
+	}
 }
 
 // sharedBuffers are the entries of a ring of provided buffers, which the user writes.
