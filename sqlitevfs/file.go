@@ -95,14 +95,36 @@ func (f *file) need(write bool) error {
 	if f.absent == nil || !write && f.exclusive() {
 		return nil
 	}
-	base, _, err := vfsutil.WrapOpenFilename(f.vfs.VFS, f.absent, f.flags)
+	base, _, err := vfsutil.WrapOpenFilename(f.vfs.VFS, f.absent, f.flags|vfs.OPEN_EXCLUSIVE)
+	made := err == nil
+	if !made {
+		base, _, err = vfsutil.WrapOpenFilename(f.vfs.VFS, f.absent, f.flags)
+	}
 	if err != nil {
 		return vfs.SystemError(err, sqlite3.CANTOPEN)
 	}
 	f.File, f.fd, f.absent = base, descriptor(base), nil
 	f.entry, f.shares = !f.db.durable(f.id), f.db.shares(f.fd)
+	f.made = made && (f.shares || ordered(f.vfs.VFS))
+	f.frames.fresh = f.made && f.exclusive() && (!f.shares || !f.db.group.needsFlush)
 	f.startLog()
 	return nil
+}
+
+// ordered reports whether a base says that a sync of a new file covers its entry, and that the file has no old content
+// after a power cut. The default VFS does not say it: see database.shares.
+func ordered(base vfs.VFS) bool {
+	b, ok := base.(interface{ Ordered() bool })
+	return ok && b.Ordered()
+}
+
+// nothingToSync reports whether a sync of a WAL would make nothing durable that matters: no other connection can write
+// it, and this one has written nothing since its last sync, or only the header of a new file. SQLite syncs the header by
+// itself lest it and frames of an earlier life of the WAL be on the disk together; a new file has no such frames, where the
+// file system keeps the content of removed files out of it (ext4 with a journal, which needs no flush, and Btrfs). It
+// also syncs the WAL before each checkpoint, as there may be commits with synchronous=NORMAL.
+func (f *file) nothingToSync() bool {
+	return f.frames != nil && (f.frames.fresh || f.frames.clean && !f.entry) && f.exclusive()
 }
 
 // startLog begins to recognise the commits of a WAL, if the database uses a log.
@@ -202,8 +224,11 @@ func (f *file) Truncate(size int64) error {
 	if f.wal != nil {
 		f.wal.forget(false)
 	}
-	if f.frames != nil && size == 0 {
-		f.restarting()
+	if f.frames != nil {
+		f.frames.changed()
+		if size == 0 {
+			f.restarting()
+		}
 	}
 	err := f.File.Truncate(f.chunks(size))
 	if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 && size == 0 && err == nil {
@@ -235,6 +260,9 @@ func (f *file) makeDurable(flags vfs.SyncFlag) error {
 		if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 {
 			f.db.journalSyncs.Add(1)
 		}
+	}
+	if f.nothingToSync() {
+		return nil
 	}
 	all, err := f.sync(flags)
 	if err != nil {
@@ -277,8 +305,12 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 	if err := f.frames.flush(f.File); err != nil {
 		return false, err
 	}
+	logged := false
 	if f.frames != nil {
-		defer func() { f.frames.ends = 0 }()
+		defer func() {
+			f.frames.ends = 0
+			f.frames.clean = err == nil && !logged && f.exclusive()
+		}()
 	}
 	if f.db != nil && f.flags&vfs.OPEN_WAL != 0 {
 		f.db.walMode.Store(true)
@@ -292,7 +324,7 @@ func (f *file) sync(flags vfs.SyncFlag) (all bool, err error) {
 			if f.options().Trace {
 				defer trace.StartRegion(context.Background(), "sqlitevfs.commit").End()
 			}
-			if err := f.wal.commit(handle); !errors.Is(err, os.ErrClosed) {
+			if logged, err = f.wal.commit(handle); !errors.Is(err, os.ErrClosed) {
 				return false, err
 			}
 			// Meanwhile another connection has detached the WAL, because the log failed.

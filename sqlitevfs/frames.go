@@ -39,6 +39,8 @@ type frameWriter struct {
 	ends    int   // new frames that end a transaction since the last sync
 	ended   bool  // a frame that ends a transaction was written, and indexUsed was not called since
 	commit  int64 // offset of that frame, until the observer was told, or it was rolled back; 0: none
+	fresh   bool  // the WAL was made under the connection's lock against all others, and has no frames
+	clean   bool  // the WAL was synced under that lock, and not written since
 }
 
 // maxFrames is how many bytes of frames are held or kept, and one frame more.
@@ -54,6 +56,7 @@ func (w *frameWriter) writeAt(f vfs.File, p []byte, off int64) (n int, err error
 	if len(p) == frameHeaderSize && off >= walHeaderSize && binary.BigEndian.Uint32(p[4:]) != 0 {
 		w.ended, w.commit = true, off
 	}
+	w.clean, w.fresh = false, w.fresh && off < walHeaderSize
 	switch {
 	case w.failed != nil:
 		err = w.failed
@@ -170,6 +173,9 @@ func (w *frameWriter) indexUsed(f vfs.File) {
 		w.commit = 0
 	}
 }
+
+// changed is called when the WAL has changed otherwise, or others may change it.
+func (w *frameWriter) changed() { w.fresh, w.clean = false, false }
 
 // kept returns the bytes of a range of the WAL, or nil if not all were kept and written.
 func (w *frameWriter) kept(start, end int64) []byte {

@@ -166,7 +166,10 @@ func (f *file) restarting() {
 
 // Unlock releases locks of a database. A transaction of a rollback mode has then ended, whatever its journal is.
 func (f *file) Unlock(lock vfs.LockLevel) error {
-	if f.owner && lock <= vfs.LOCK_SHARED && f.beside == nil {
+	switch {
+	case f.beside != nil:
+		f.beside.frames.changed()
+	case f.owner && lock <= vfs.LOCK_SHARED:
 		f.db.changed()
 	}
 	return f.File.Unlock(lock)

@@ -17,10 +17,13 @@ import (
 // recorder is a base that records the changes to files, and fails on request.
 type recorder struct {
 	vfs.VFS
-	mu     sync.Mutex
-	events []string
-	fail   func(event string) error
+	ordered bool // see ringVFS
+	mu      sync.Mutex
+	events  []string
+	fail    func(event string) error
 }
+
+func (r *recorder) Ordered() bool { return r.ordered }
 
 // record registers a recorder and a VFS of this package above it.
 func record(t testing.TB, o Options) (string, *recorder) {
@@ -89,6 +92,8 @@ type recorded struct {
 }
 
 func (f *recorded) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+
+func (f *recorded) LockState() vfs.LockLevel { return vfsutil.WrapLockState(f.File) }
 
 func (f *recorded) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.r.note("write %s", f.kind); err != nil {

@@ -86,6 +86,7 @@ func (f *file) renewHeader() {
 
 // renew writes the committed frames again. It returns what committed does.
 func (f *file) renew() (end int64, ours bool) {
+	f.frames.changed()
 	alone := f.frames.ended || f.exclusive()
 	if !alone {
 		unlock, ok := lockWriter(indexName(f.name))

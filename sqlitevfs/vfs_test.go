@@ -216,6 +216,52 @@ func TestWALEntryIsSyncedWhenMadeAndRemoved(t *testing.T) {
 	}
 }
 
+// TestSyncsOfAWakeUp counts the calls of a database that is opened exclusively, changed and closed. The header of a
+// new WAL needs no sync of its own, and a WAL that was synced for its commit none before the checkpoint.
+func TestSyncsOfAWakeUp(t *testing.T) {
+	const commit = "write wal, sync wal"
+	const later = "write wal, sync wal, sync dir, write wal, sync wal" // the header first
+	const end = "write db, sync db, delete wal, sync dir"
+	for _, test := range []struct {
+		ordered    bool
+		sql        string // a transaction
+		want, done string // what it calls, and what closing does
+	}{
+		{true, "UPDATE t SET a=2", commit, end},
+		{true, "UPDATE t SET a=2; UPDATE t SET a=3", commit + ", " + commit, end},
+		{true, "PRAGMA synchronous=normal; UPDATE t SET a=2", "write wal", "sync wal, " + end},
+		{true, "PRAGMA synchronous=normal; UPDATE t SET a=2; PRAGMA synchronous=full", "write wal", "sync wal, " + end},
+		{true, "UPDATE t SET a=2; PRAGMA wal_checkpoint(RESTART); UPDATE t SET a=3",
+			commit + ", write db, sync db, write wal, sync wal, write wal, sync wal", end},
+		{true, "UPDATE t SET a=2; PRAGMA wal_checkpoint(TRUNCATE); UPDATE t SET a=3",
+			commit + ", write db, sync db, write wal, sync wal, write wal, sync wal", end},
+		{false, "UPDATE t SET a=2", later, end},
+		{false, "UPDATE t SET a=2; UPDATE t SET a=3", later + ", " + commit, end},
+	} {
+		t.Run(fmt.Sprintf("%v %s", test.ordered, test.sql), func(t *testing.T) {
+			name, r := record(t, Options{})
+			r.ordered = test.ordered
+			path := dbFile(t)
+			c := connect(t, path, name)
+			execSQL(t, c, "PRAGMA journal_mode=wal; CREATE TABLE t(a); INSERT INTO t VALUES(1)")
+			c.Close()
+			c = connect(t, path, name)
+			execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full; SELECT * FROM t")
+			r.take()
+			execSQL(t, c, test.sql)
+			if got := strings.Join(r.take(), ", "); got != test.want {
+				t.Errorf("\n got %s\nwant %s", got, test.want)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(r.take(), ", "); got != test.done {
+				t.Errorf("closing:\n got %s\nwant %s", got, test.done)
+			}
+		})
+	}
+}
+
 // Promise: sqlitevfs/disk-error-fails
 func TestFailedSyncStays(t *testing.T) {
 	for _, where := range []string{"sync journal", "sync db", "sync dir"} {

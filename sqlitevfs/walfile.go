@@ -134,14 +134,14 @@ func (w *walFile) synced() error {
 // commit makes a commit durable by the log, and everything else by syncing the WAL. The
 // record of a commit begins where the durable part of the WAL ends. It may contain frames
 // that other connections wrote without a sync, and frames of a rolled-back transaction. Both
-// are harmless.
-func (w *walFile) commit(handle *grouplog.WAL) error {
-	logged, err := w.logOrSync(handle)
+// are harmless. logged reports that the log has it.
+func (w *walFile) commit(handle *grouplog.WAL) (logged bool, err error) {
+	logged, err = w.logOrSync(handle)
 	w.forget(logged)
 	if logged {
 		w.db.logged.Add(1)
 	}
-	return err
+	return logged, err
 }
 
 // logOrSync puts the frames that are not durable into the log if they continue durable ones and the

@@ -131,26 +131,38 @@ func readableNet(c syscall.Conn) source {
 	}
 }
 
+// sink is where the data of a stream socket goes: a connection, or in an unchanged program
+// also a file (internal/overlay).
+type sink interface {
+	write(p []byte) (int, error)
+	drainPipe(p *pipe, n int) (done int, err error) // moves the n bytes that a pipe holds
+}
+
 // spliceFrom moves up to limit bytes from a stream socket. If handled is false, it did
-// nothing. Small pieces go through a buffer, which costs less than a pipe: the driver
-// receives them for the reader. After a piece that filled the buffer the bytes stay in the
-// kernel, until a piece is small again. While it waits for the source it holds no lock of
-// c, and while it waits for c none of the source, so that closing one never waits for the
-// peer of the other.
+// nothing.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
 	src := streamSource(r)
 	if src == nil || c.lock.Closed() {
 		return 0, false, nil
 	}
-	own := ownSource(r)
+	return c.loop.system.splice(c, src, ownSource(r), limit)
+}
+
+// splice moves up to limit bytes from a stream socket, which own is if it is one of this
+// package. If handled is false, it did nothing. Small pieces go through a buffer, which
+// costs less than a pipe: the driver receives them for the reader. After a piece that
+// filled the buffer the bytes stay in the kernel, until a piece is small again. While it
+// waits for the source it holds no lock of the destination, and while it waits for that
+// none of the source, so that closing one never waits for the peer of the other.
+func (s *System) splice(to sink, src source, own *conn, limit int64) (moved int64, handled bool, err error) {
 	for moved < limit {
 		if own != nil {
-			n, more, err := c.copySmall(own, limit-moved)
+			n, more, err := copySmall(to, own, limit-moved)
 			if moved += n; err != nil || !more {
 				return moved, true, err
 			}
 		}
-		n, ended, ok, err := c.spliceLarge(src, limit-moved, own != nil)
+		n, ended, ok, err := s.spliceLarge(to, src, limit-moved, own != nil)
 		moved += n
 		if !ok && own == nil && moved == 0 {
 			return 0, false, nil
@@ -159,7 +171,7 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, 
 			return moved, true, err
 		}
 		if !ok { // no pipe, or the sockets do not support splice
-			return c.copyRest(own, limit, moved)
+			return copyRest(to, own, limit, moved)
 		}
 	}
 	return moved, true, nil
@@ -173,7 +185,7 @@ var smallPieces = sync.Pool{New: func() any { return new([smallPiece]byte) }}
 
 // copySmall moves pieces that are smaller than the buffer; more reports that one filled
 // it, and is false at the end of the stream and of the limit.
-func (c *conn) copySmall(from *conn, limit int64) (moved int64, more bool, err error) {
+func copySmall(to sink, from *conn, limit int64) (moved int64, more bool, err error) {
 	buf := smallPieces.Get().(*[smallPiece]byte)
 	defer smallPieces.Put(buf)
 	for moved < limit {
@@ -181,7 +193,7 @@ func (c *conn) copySmall(from *conn, limit int64) (moved int64, more bool, err e
 		if n == 0 || err != nil {
 			return moved, false, asSplice(err)
 		}
-		m, err := c.write(buf[:n])
+		m, err := to.write(buf[:n])
 		if moved += int64(m); err != nil {
 			return moved, false, asSplice(err)
 		}
@@ -193,11 +205,11 @@ func (c *conn) copySmall(from *conn, limit int64) (moved int64, more bool, err e
 }
 
 // copyRest is copySmall to the end.
-func (c *conn) copyRest(from *conn, limit, moved int64) (int64, bool, error) {
+func copyRest(to sink, from *conn, limit, moved int64) (int64, bool, error) {
 	for more := true; more; {
 		var n int64
 		var err error
-		n, more, err = c.copySmall(from, limit-moved)
+		n, more, err = copySmall(to, from, limit-moved)
 		if moved += n; err != nil {
 			return moved, true, err
 		}
@@ -216,15 +228,15 @@ func asSplice(err error) error {
 
 // spliceLarge moves bytes without copying them to the process, with whileLarge as long
 // as the pieces are not small. ok is false if that is not possible here.
-func (c *conn) spliceLarge(src source, limit int64, whileLarge bool) (moved int64, ended, ok bool, err error) {
-	p, err := c.loop.system.getPipe()
+func (s *System) spliceLarge(to sink, src source, limit int64, whileLarge bool) (moved int64, ended, ok bool, err error) {
+	p, err := s.getPipe()
 	if err != nil {
 		return 0, false, false, nil
 	}
 	empty := true
 	defer func() {
 		if empty {
-			c.loop.system.putPipe(p)
+			s.putPipe(p)
 		} else {
 			p.close()
 		}
@@ -241,7 +253,7 @@ func (c *conn) spliceLarge(src source, limit int64, whileLarge bool) (moved int6
 		case n == 0:
 			return moved, true, true, nil
 		}
-		m, err := c.drainPipe(p, n)
+		m, err := to.drainPipe(p, n)
 		moved += int64(m)
 		if err != nil {
 			empty = m == n
@@ -304,38 +316,45 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 	if err != nil {
 		return 0, false, nil
 	}
+	sent, unfit, err := c.sendFrom(raw.Control, limit)
+	return sent, unfit == 0, err
+}
+
+// sendFrom is sendFile from the descriptor that control passes to its argument. unfit is why
+// sendfile cannot send the rest, in which case err is nil.
+func (c *conn) sendFrom(control func(func(fd uintptr)) error, limit int64) (sent int64, unfit syscall.Errno, err error) {
 	h := &c.wr
 	if err := c.begin(h); err != nil {
-		return 0, true, err
+		return 0, 0, err
 	}
 	defer c.end(h)
 	for sent < limit {
 		if err := c.check(h); err != nil {
-			return sent, true, err
+			return sent, 0, err
 		}
 		h.ready.Store(false)
 		var n int
 		var errno syscall.Errno
-		err := raw.Control(func(in uintptr) {
+		err := control(func(in uintptr) {
 			n, errno = sys.SockSendFile(c.fd.Int(), int(in), int(min(limit-sent, sendChunk)))
 		})
 		if err != nil {
-			return sent, false, nil // the caller reads the file and gets the error
+			return sent, syscall.EBADF, nil // the caller reads the file and gets the error
 		}
 		sent += int64(n)
 		switch {
 		case errno == syscall.EAGAIN:
 			if err := c.waitWritable(); err != nil {
-				return sent, true, err
+				return sent, 0, err
 			}
 		case errno == syscall.EINTR:
 		case noSendFile(errno):
-			return sent, false, nil
+			return sent, errno, nil
 		case errno != 0 || n == 0:
-			return sent, true, callError("sendfile", errno)
+			return sent, 0, callError("sendfile", errno)
 		}
 	}
-	return sent, true, nil
+	return sent, 0, nil
 }
 
 // noSendFile reports whether an error means that sendfile does not support the file.

@@ -203,7 +203,7 @@ func (b *builder) build() error {
 		return err
 	}
 	var errs []error
-	if b.options.Files {
+	if b.options.Files || b.options.Sockets {
 		errs = append(errs, b.patchPoll())
 	}
 	if b.options.Fronts {

@@ -10,12 +10,30 @@ import (
 	"strings"
 )
 
-// patchPoll makes positional reads of files ask package ufile.
+// patchPoll makes positional reads of files ask package ufile, and splice(2) from a socket to a file
+// and sendfile(2) to a socket, which package os begins, ask package unet.
 func (b *builder) patchPoll() error {
 	p, err := b.open("internal/poll")
 	if err != nil {
 		return err
 	}
+	var errs []error
+	if b.options.Files {
+		errs = append(errs, b.patchReads(p))
+	}
+	if b.options.Sockets {
+		errs = append(errs,
+			p.addField("FD", "ringsideSocket RingsideSocket"),
+			p.begin("", "Splice", "if src.ringsideSocket != nil { return src.ringsideSocket.RingsideSplice(dst, remain) }"),
+			p.begin("", "SendFile", "if dstFD.ringsideSocket != nil { return ringsideSendFile(dstFD, src, size) }"),
+			b.addHook("poll_sockets", "internal/poll/ringside_sockets.go"),
+		)
+	}
+	return errors.Join(append(errs, p.write())...)
+}
+
+// patchReads makes positional reads of files ask package ufile.
+func (b *builder) patchReads(p *pkg) error {
 	const read = `
 	if fd.isFile && RingsideOpen.Load() != nil {
 		if n, ok, err := fd.ringsideRead(p, off); ok {
@@ -28,7 +46,6 @@ func (b *builder) patchPoll() error {
 		p.addField("FD", "ringside ringside"),
 		p.after("FD", "Pread", "if err := fd.incref(); err != nil {\n\t\treturn 0, err\n\t}\n", read),
 		p.begin("FD", "destroy", "\nfd.ringsideClose()\n"),
-		p.write(),
 		b.addHook("poll", "internal/poll/ringside.go"),
 	)
 }
@@ -77,7 +94,7 @@ func (b *builder) patchNet() error {
 		return err
 	}
 	p.keyLiterals("conn", "fd")
-	p.forward([]string{"conn", "TCPConn", "UnixConn"}, "R.ok()")
+	p.forward([]string{"conn", "TCPConn", "UnixConn"}, "R.ok()", "TCPConn.SyscallConn", "UnixConn.SyscallConn", "TCPConn.WriteTo")
 	p.forward([]string{"TCPListener", "UnixListener"}, "R.ok()",
 		"TCPListener.Accept", "TCPListener.AcceptTCP", "UnixListener.Accept", "UnixListener.AcceptUnix")
 	var errs []error
@@ -94,6 +111,9 @@ func (b *builder) patchNet() error {
 		p.wrapReturns("newUnixConn", "ringsideUnixConn"),
 		p.wrapLiterals("TCPListener", "ringsideTCPListener"),
 		p.wrapLiterals("UnixListener", "ringsideUnixListener"),
+		p.begin("TCPConn", "SyscallConn", "if c.ok() && c.alt != nil { return ringsideRawConn(&c.conn) }"),
+		p.begin("UnixConn", "SyscallConn", "if c.ok() && c.alt != nil { return ringsideRawConn(&c.conn) }"),
+		p.begin("TCPConn", "WriteTo", "if a := ringsideWriterTo(c, w); a != nil { return a.WriteTo(ringsideWriter(w)) }"),
 		p.begin("conn", "writeBuffers", "if w, ok := c.alt.(interface{ Writev(*Buffers) (int64, error) }); ok { return w.Writev(v) }"),
 	)
 	errs = append(errs, p.write(), b.addHook("net", "net/ringside.go"))

@@ -198,7 +198,7 @@ func selected(few ...string) []FileSystem {
 }
 
 // brief are the database workloads that run without -states.
-var brief = []string{"group-wal", "alone-delete", "attach-delete", "log"}
+var brief = []string{"group-wal", "alone-delete", "attach-delete", "log", "wakes"}
 
 // databases are the workloads of the VFS. Some use several processes.
 var databases = []struct {
@@ -225,6 +225,7 @@ var databases = []struct {
 		{VFS: "ringside", Levels: []string{"NORMAL"}, Commits: 8},
 		{VFS: "os", Levels: []string{"NORMAL"}, Commits: 8},
 	}},
+	{"wakes", []work{{VFS: "ringside-log", Params: "&_pragma=locking_mode(exclusive)", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 10, Wakes: true}}},
 	{"log-psow", []work{{VFS: "ringside-log", Params: "&psow=0", Mode: "WAL", Names: names(3), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024}}},
 }
 

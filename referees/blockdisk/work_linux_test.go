@@ -42,6 +42,7 @@ type work struct {
 	Exists   bool     // another process has made the tables
 	Attach   bool     // Names are pairs, and each transaction changes both
 	Large    bool     // some transactions have many pages
+	Wakes    bool     // each transaction has a connection of its own
 	PageSize int
 	Omit     string // a seeded bug, what is not synced: "journal", "wal" or "db"
 
@@ -163,6 +164,15 @@ func (w work) setup(name, vfsName string) (err error) {
 
 // lives is connection, and again after the failure that w asks for.
 func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) error {
+	if w.Wakes {
+		commits := w.Commits
+		for w.Commits = 1; commits > 0; commits-- {
+			if err := w.connection(names, vfsName, level, rng, acked); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	err := w.connection(names, vfsName, level, rng, acked)
 	// The write may have had blocks of several databases. A checkpoint may fail when the database is closed.
 	if w.Fail == "" || !errors.Is(err, sqlite3.IOERR) && (err != nil || !w.Checkpoint) {

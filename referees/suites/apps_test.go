@@ -13,7 +13,8 @@ import (
 // programs are modules as "ringside build --files --sockets" makes them. The brief ones need a minute
 // in all.
 var programs = []suite{
-	program("go files", "", "archive/zip", "debug/elf", "debug/buildinfo", "os").inBrief(3),
+	program("go files", "", "archive/zip", "debug/elf", "debug/buildinfo").inBrief(0),
+	program("go os", "", "os"),
 	program("tableflip", "github.com/cloudflare/tableflip@v1.2.3", ".").inBrief(0),
 	program("dns", "github.com/miekg/dns@v1.1.73", ".").inBrief(0),
 	program("afero", "github.com/spf13/afero@v1.15.0", ".", "./zipfs", "./tarfs").inBrief(1),

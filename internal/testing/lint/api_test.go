@@ -96,6 +96,7 @@ func experimental(t *testing.T) map[string]bool {
 		t.Fatal("docs/stability.md has no section Experimental")
 	}
 	list, _, _ = strings.Cut(list, "\n## ")
+	list = strings.ReplaceAll(list, "\n  ", " ") // lines that continue a bullet
 	names := map[string]bool{}
 	for line := range strings.Lines(list) {
 		what, _, bullet := strings.Cut(strings.TrimPrefix(line, "- "), ": ")

@@ -40,7 +40,7 @@ func litestream(o options) error {
 	go func() { ended <- cmd.Wait() }()
 	pid := strconv.Itoa(cmd.Process.Pid)
 	stored := 0
-	for stored < o.dbs && time.Since(begin) < 3*time.Minute {
+	for stored < o.dbs && time.Since(begin) < o.most {
 		select {
 		case err := <-ended:
 			return fmt.Errorf("litestream ended after %v with %d of %d databases stored: %v\n%s",

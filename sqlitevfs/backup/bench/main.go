@@ -46,7 +46,7 @@ type options struct {
 	goroutines                           int
 	rate                                 float64
 	turn, kill                           time.Duration
-	interval, away                       time.Duration
+	interval, away, most                 time.Duration
 }
 
 func main() {
@@ -69,6 +69,7 @@ func main() {
 	f.IntVar(&o.goroutines, "goroutines", 0, "how many; 0: 1, 2 and 8 in turn (wake)")
 	f.IntVar(&o.parallel, "parallel", 0, "Options.Parallel; 0: the default")
 	f.DurationVar(&o.interval, "interval", 0, "Options.Interval; 0: the default")
+	f.DurationVar(&o.most, "most", 3*time.Minute, "how long to wait until Litestream has stored all databases")
 	f.DurationVar(&o.away, "away", 0, "how much longer each request takes, as with a store behind a network")
 	if len(os.Args) < 2 {
 		log.Fatal("usage: bench busy|idle|litestream|wake|hour|start [FLAGS]")

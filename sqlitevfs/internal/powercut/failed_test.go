@@ -47,6 +47,7 @@ type lives struct {
 // connect opens the database in a new process.
 func (l *lives) connect() (*sqlitecut.VFS, *sqlite3.Conn, error) {
 	v := l.r.VFS(nil)
+	v.Covers = l.k.alone
 	base := register(l.t, v)
 	o := sqlitevfs.Options{Base: base, GroupLog: l.log, Logger: slog.New(slog.DiscardHandler)}
 	if err := sqlitevfs.Register(base+"-ours", o); err != nil {
@@ -54,7 +55,7 @@ func (l *lives) connect() (*sqlitecut.VFS, *sqlite3.Conn, error) {
 	}
 	c, err := sqlite3.Open("file:" + filepath.Join(l.dir, "db") + "?vfs=" + base + "-ours")
 	if err == nil {
-		err = c.Exec("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=12; PRAGMA journal_mode=" + l.k.mode + ";" + l.k.extra)
+		err = c.Exec(l.k.locking() + "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=12; PRAGMA journal_mode=" + l.k.mode + ";" + l.k.extra)
 	}
 	return v, c, err
 }
@@ -159,11 +160,13 @@ func TestFailedDisk(t *testing.T) {
 		{"WAL-spill", work{mode: "WAL", spill: true}, sqlitevfs.Off},
 		{"WAL-rare-checkpoints", work{mode: "WAL", extra: "PRAGMA wal_autocheckpoint=1000"}, sqlitevfs.Off},
 		{"WAL-exclusive", work{mode: "WAL", extra: "PRAGMA locking_mode=EXCLUSIVE"}, sqlitevfs.Off},
+		{"WAL-alone", work{mode: "WAL", alone: true}, sqlitevfs.Off},
 		{"WAL-log", work{mode: "WAL"}, sqlitevfs.On},
+		{"WAL-log-alone", work{mode: "WAL", alone: true}, sqlitevfs.On},
 		{"WAL-log-large", work{mode: "WAL", large: true, extra: "PRAGMA wal_autocheckpoint=1000"}, sqlitevfs.On},
 	} {
 		for _, end := range []ending{closes, dies, shares} {
-			if end == shares && k.work.extra == "PRAGMA locking_mode=EXCLUSIVE" {
+			if end == shares && (k.work.alone || k.work.extra == "PRAGMA locking_mode=EXCLUSIVE") {
 				continue
 			}
 			t.Run(k.name+"-"+string(end), func(t *testing.T) {

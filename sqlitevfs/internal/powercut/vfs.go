@@ -20,6 +20,8 @@ type VFS struct {
 	// MaxRecord is the maximum size of a commit in the group log, in bytes. 0 means what a
 	// segment has room for.
 	MaxRecord int
+	// Covers makes a sync of a file cover the entries of its directory, as on file systems with a journal.
+	Covers bool
 
 	r *Recorder
 	p *process
@@ -39,6 +41,10 @@ func (v *VFS) Kill() { v.p.dead.Store(true) }
 
 // SyncDir makes the entries of a directory durable.
 func (v *VFS) SyncDir(dir string) error { return recordedFS{v.r, v.p}.SyncDir(dir) }
+
+// Ordered tells package sqlitevfs what it finds out itself of files of the default VFS: a sync of a new file covers its
+// entry, and the file has no old content.
+func (v *VFS) Ordered() bool { return v.Covers }
 
 // GroupLog returns the options of the group log: it is recorded, and so small that it wraps around.
 func (v *VFS) GroupLog() grouplog.Options {
@@ -63,7 +69,11 @@ func (v *VFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if err != nil {
 		return nil, flags, err
 	}
-	return &vfsFile{File: file, r: v.r, p: v.p, number: number}, out, nil
+	f := &vfsFile{File: file, r: v.r, p: v.p, number: number}
+	if v.Covers {
+		f.dir = v.r.Dir(filepath.Dir(name.String()))
+	}
+	return f, out, nil
 }
 
 // Delete removes a file, and syncs its directory if syncDir is set.
@@ -83,6 +93,7 @@ type vfsFile struct {
 	r      *Recorder
 	p      *process
 	number int
+	dir    string // whose entries a sync covers
 }
 
 func (f *vfsFile) WriteAt(p []byte, off int64) (int, error) {
@@ -109,7 +120,11 @@ func (f *vfsFile) Truncate(size int64) error {
 }
 
 func (f *vfsFile) Sync(flags vfs.SyncFlag) error {
-	return f.r.sync(f.p, f.number, func() error { return f.File.Sync(flags) })
+	err := f.r.sync(f.p, f.number, func() error { return f.File.Sync(flags) })
+	if err != nil || f.dir == "" {
+		return err
+	}
+	return f.r.Synced(-1, f.dir, func() error { return nil })
 }
 
 // SharedMemory returns that of the wrapped file, whose content does not survive anyway.

@@ -64,12 +64,21 @@ type work struct {
 	spill   bool // a cache so small that pages are written before the commit
 	extra   string
 	large   bool // each third commit writes many pages
+	alone   bool // locking_mode=EXCLUSIVE, with the WAL's index in memory
+}
+
+// locking returns the pragma that comes before the first use of a database.
+func (k work) locking() string {
+	if k.alone {
+		return "PRAGMA locking_mode=EXCLUSIVE;"
+	}
+	return ""
 }
 
 // setup creates the tables: commit 0.
 func (k work) setup(t testing.TB, c *sqlite3.Conn) {
 	t.Helper()
-	exec(t, c, `PRAGMA page_size=1024; PRAGMA journal_mode=%s; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=12; %s`, k.mode, k.extra)
+	exec(t, c, `%s PRAGMA page_size=1024; PRAGMA journal_mode=%s; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=12; %s`, k.locking(), k.mode, k.extra)
 	if k.spill {
 		exec(t, c, `PRAGMA cache_size=5`)
 	}
