@@ -20,7 +20,7 @@ func TestSQLOpensNoFiles(t *testing.T) {
 	leader, follower := c.leader(), c.followers()[0]
 	execAll(t, open(t, leader, "other.db"), "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
 	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
-	caughtUp(t, leader, "db", follower)
+	caughtUp(t, c.leader(), "db", follower) // leader may have been deposed, and forward
 	dir := t.TempDir()
 	file := filepath.Join(dir, "made")
 	names := []string{file, "file:" + file + "?vfs=os", filepath.Join(leader.catalog.data, "other.db"), "file:" + filepath.Join(follower.catalog.data, "other.db") + "?vfs=os"}

@@ -75,7 +75,7 @@ func (f *fitness) begin(log bool) (end func()) {
 }
 
 // limit is how long a write may take. A disk that is slow, and works, has a larger one. f.mu is locked.
-func (f *fitness) limit() time.Duration { return max(hungAfter, 3*f.slowest) }
+func (f *fitness) limit() time.Duration { return max(f.n.opts.hung, 3*f.slowest) }
 
 // look looks for calls that do not return.
 func (f *fitness) look() {
@@ -94,7 +94,7 @@ func (f *fitness) look() {
 	switch {
 	case hung:
 		f.stuck.Store(!f.n.role.running.Load() || !f.n.role.alone())
-		f.resign(fmt.Errorf("a write of raft's log has not returned for %v", hungAfter))
+		f.resign(fmt.Errorf("a write of raft's log has not returned for %v", f.n.opts.hung))
 		f.suspect()
 	case slow:
 		f.suspect()

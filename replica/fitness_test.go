@@ -25,7 +25,6 @@ import (
 //
 // Promise: replica/unfit-leader
 func TestUnfitLeader(t *testing.T) {
-	const election = 600 * time.Millisecond
 	type fault struct {
 		sync  func(path string) error
 		write func() error
@@ -50,7 +49,7 @@ func TestUnfitLeader(t *testing.T) {
 				dir := faulty.Load()
 				return dir != nil && strings.HasPrefix(path, *dir+"/")
 			}
-			c := newCluster(t, 3, Options{Election: election, disk: disk{
+			c := newCluster(t, 3, Options{Election: election() / 5, hung: hungAfter, disk: disk{
 				around: func(path string, sync func() error) error {
 					if f.sync != nil && concerned(path) {
 						if err := f.sync(path); err != nil {
@@ -66,15 +65,13 @@ func TestUnfitLeader(t *testing.T) {
 					return nil
 				},
 			}})
+			c.commit("CREATE TABLE IF NOT EXISTS t(x)")
+			c.judge()
 			var leader, other *Node
 			until(t, "a leader that stays for a commit", func() bool { // on a busy machine elections follow each other
-				leader, other = c.commit("CREATE TABLE IF NOT EXISTS t(x)"), c.followers()[0]
-				return leader != other
+				leader, other = c.commit("INSERT INTO t VALUES(0)"), c.followers()[0]
+				return leader != other && leader.Ready() == nil
 			})
-			c.judge()
-			if err := leader.Ready(); err != nil {
-				t.Errorf("not ready: %v", err)
-			}
 			begin := time.Now()
 			if f.sync != nil || f.write != nil {
 				faulty.Store(&leader.opts.Dir)
@@ -84,8 +81,8 @@ func TestUnfitLeader(t *testing.T) {
 			}
 			ctx, cancel := contextFor(t)
 			defer cancel()
-			for wrote := false; !wrote; {
-				attempt, end := context.WithTimeout(ctx, 500*time.Millisecond)
+			for limit, wrote := 500*time.Millisecond, false; !wrote; limit += limit / 4 { // a leader that hangs does not answer
+				attempt, end := context.WithTimeout(ctx, limit)
 				err := other.Do(attempt, "db", func(tx *sql.Tx) error {
 					_, err := tx.ExecContext(attempt, "INSERT INTO t VALUES(1)")
 					return err
@@ -143,7 +140,7 @@ func (n *withheld) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raf
 func TestUnfitInARow(t *testing.T) {
 	var mu sync.Mutex
 	var networks []*withheld
-	c := newCluster(t, 3, Options{Election: 600 * time.Millisecond, around: func(n network) network {
+	c := newCluster(t, 3, Options{Election: election() / 5, around: func(n network) network {
 		mu.Lock()
 		defer mu.Unlock()
 		networks = append(networks, &withheld{network: n})

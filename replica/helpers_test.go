@@ -8,8 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -92,7 +95,10 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
-		c.base.Election = 3 * time.Second
+		c.base.Election = election()
+	}
+	if c.base.hung == 0 { // beside other programs a disk takes longer for a write than a leader may wait
+		c.base.hung = patience
 	}
 	if c.base.Logger == nil {
 		c.base.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -113,6 +119,17 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 		}
 	})
 	return c
+}
+
+// election returns a timeout of elections for which a leader stays one: beside many other programs it may not run for
+// a second.
+func election() time.Duration {
+	load := 0.0 // programs that wait for a processor
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(text), &load)
+	}
+	busy := load / float64(runtime.NumCPU()) / 4
+	return time.Duration(max(1, min(busy, 3)) * float64(3*time.Second))
 }
 
 func freeAddress(t testing.TB) string { return ringtest.FreeAddresses(t, ringtest.OwnHost(), 1)[0] }

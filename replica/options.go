@@ -76,6 +76,7 @@ type Options struct {
 	around        func(network) network // for tests
 	snapshotEvery time.Duration         // for tests; 0 is 20 seconds
 	stall         time.Duration         // for tests; 0 is three times requestTimeout
+	hung          time.Duration         // for tests; 0 is hungAfter, see fitness.limit
 	flight        int64                 // for tests; 0 is 64 MiB
 	flushAfter    time.Duration         // for tests; 0 is 50 ms, see database.receive
 	versions      versions              // for tests; none is spoken
@@ -124,6 +125,7 @@ func (o *Options) check() error {
 	if o.stall == 0 {
 		o.stall = 3 * o.requestTimeout()
 	}
+	o.hung = cmp.Or(o.hung, hungAfter)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
