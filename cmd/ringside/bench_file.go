@@ -14,7 +14,8 @@ import (
 
 const benchFileLong = `file measures operations on files: os.File against ringside. --workload selects from
 
-  randread   many goroutines read blocks at random offsets
+  randread   many goroutines read blocks at random offsets; with --full, --block or --goroutines and
+             O_DIRECT also into registered memory of a ufile.Buffers (ringside-buffers)
   batch      one goroutine reads 16 or 128 blocks by one call: an errgroup against ufile.Batch
   burner     32 goroutines read while one computes, or one on each processor; the column
              "computed/s" is the rate of their computations

@@ -20,6 +20,8 @@ const (
 	// NameRing is ringside with io_uring for every call instead of the automatic choice. It overwrites
 	// files.
 	NameRing = "ringside-ring"
+	// NameBuffers is ringside with the memory of a [ufile.Buffers]. It reads with O_DIRECT.
+	NameBuffers = "ringside-buffers"
 )
 
 // File is an open file. Any number of goroutines may read it at once.
@@ -47,7 +49,7 @@ var ErrUnknown = errors.New("unknown engine")
 
 // Lookup returns the engine with the given name, or an error that matches [ErrUnknown].
 func Lookup(name string) (Engine, error) {
-	for _, e := range []Engine{OS{}, OSMutex{}, Ringside{}, Ring{}} {
+	for _, e := range []Engine{OS{}, OSMutex{}, Ringside{}, Ring{}, Buffers{}} {
 		if e.Name() == name {
 			return e, nil
 		}
@@ -163,4 +165,21 @@ func (Ring) OpenWrite(name string, direct bool) (WriteFile, error) {
 		return nil, err
 	}
 	return f.(*ufile.File), nil
+}
+
+// Pooler is an engine that has a pool of buffers for reads.
+type Pooler interface {
+	// NewBuffers returns a pool of count buffers of size bytes.
+	NewBuffers(count, size int) (*ufile.Buffers, error)
+}
+
+// Buffers is [Ringside] with a pool of registered buffers.
+type Buffers struct{ Ringside }
+
+// Name returns "ringside-buffers".
+func (Buffers) Name() string { return NameBuffers }
+
+// NewBuffers implements [Pooler].
+func (Buffers) NewBuffers(count, size int) (*ufile.Buffers, error) {
+	return ufile.NewBuffers(count, size)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/peers/ycsb"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
+	"github.com/ringside-io/ringside/features"
 )
 
 const fileSuite = "file"
@@ -268,8 +269,13 @@ func (f *fileRun) tooLarge(c cell, buffers int) string {
 	return ""
 }
 
+// engines adds, with Full or a given axis, a pool of registered buffers where io_uring can be used.
 func (randRead) engines(f *fileRun, c cell) []string {
 	engines := []string{engine.NameOS, engine.NameRingside}
+	given := f.opts.Full || len(f.opts.Blocks)+len(f.opts.Goroutines) > 0
+	if given && c.cache == CacheDirect && f.run.Host.Backend == features.ModeRing.String() {
+		engines = append(engines, engine.NameBuffers)
+	}
 	if f.fio != "" && c.cache == CacheDirect {
 		engines = append(append(engines, fio.Name), f.opts.FioAlso...)
 	}

@@ -29,7 +29,7 @@ func TestFioRunsOnlyWithODirect(t *testing.T) {
 	opts.NoFio, opts.Blocks, opts.Goroutines, opts.Caches = false, []int{4096}, []int{8}, []string{CacheHot, CacheDirect}
 	rounds := w.withFio(nil)
 	run, err := File(t.Context(), opts, w.Env)
-	if err != nil || len(*rounds) != 1+5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 3 {
+	if err != nil || len(*rounds) != 1+5 || len(run.Cells[0].Series) != 2 || len(run.Cells[1].Series) != 4 {
 		t.Fatalf("%d rounds of fio with the trial, cells %v, %v", len(*rounds), run.Cells, err)
 	}
 	if r := (*rounds)[1]; r.Engine != fio.Name || r.Block != 4096 || r.Depth != 8 || r.Span != opts.Size {
@@ -58,7 +58,7 @@ func TestFurtherEnginesOfFio(t *testing.T) {
 	for _, s := range run.Cells[0].Series {
 		engines = append(engines, s.Engine)
 	}
-	want := []string{engine.NameOS, engine.NameRingside, fio.Name, fio.NameFixed, fio.NameBatched}
+	want := []string{engine.NameOS, engine.NameRingside, engine.NameBuffers, fio.Name, fio.NameFixed, fio.NameBatched}
 	if !slices.Equal(engines, want) || (*rounds)[len(*rounds)-1].Engine != fio.NameBatched {
 		t.Errorf("engines %v, rounds %v", engines, *rounds)
 	}
@@ -83,7 +83,7 @@ func TestFioThatIsMissingOrBroken(t *testing.T) {
 		}
 		run, err := File(t.Context(), opts, w.Env)
 		switch {
-		case err != nil || len(run.Cells[0].Series) != 2 || tc.leave != (len(run.Skipped) == 0):
+		case err != nil || len(run.Cells[0].Series) != 3 || tc.leave != (len(run.Skipped) == 0):
 			t.Errorf("%s: %v, skipped %v", name, err, run.Skipped)
 		case !tc.leave && (run.Skipped[0].Engine != fio.Name || run.Skipped[0].Reason != tc.cause.Error()):
 			t.Errorf("%s: skipped %v", name, run.Skipped)

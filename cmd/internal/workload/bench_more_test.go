@@ -174,7 +174,7 @@ func BenchmarkBurner(b *testing.B) {
 		for _, computing := range []int{1, runtime.GOMAXPROCS(0)} {
 			b.Run(fmt.Sprintf("%s/computing=%d", name, computing), func(b *testing.B) {
 				w := RandRead{Path: d.Path(), Span: d.Size(), Block: 4096, Direct: true, Seed: 1, Content: &content}
-				newOp, closeFile, err := w.Open(benchEngine(b, name))
+				newOp, closeFile, err := w.Open(benchEngine(b, name), 32)
 				if err != nil {
 					b.Fatal(err)
 				}

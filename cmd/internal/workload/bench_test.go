@@ -54,7 +54,8 @@ func benchmarkOne(b *testing.B, name string, d *datafile.File, block int, direct
 	}
 	content := d.Seed()
 	w := RandRead{Path: d.Path(), Span: d.Size(), Block: block, Direct: direct, Seed: 1, Content: &content}
-	newOp, closeFile, err := w.Open(e)
+	parallelism := max(benchGoroutines/runtime.GOMAXPROCS(0), 1)
+	newOp, closeFile, err := w.Open(e, parallelism*runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -65,7 +66,6 @@ func benchmarkOne(b *testing.B, name string, d *datafile.File, block int, direct
 	}()
 	// Buffers are made before the timer runs: one operation for each goroutine of
 	// RunParallel.
-	parallelism := max(benchGoroutines/runtime.GOMAXPROCS(0), 1)
 	ops := make([]measure.Op, parallelism*runtime.GOMAXPROCS(0))
 	for g := range ops {
 		if ops[g], err = newOp(g); err != nil {

@@ -43,9 +43,9 @@ type RandRead struct {
 	Content *uint64 `json:"content,omitempty"`
 }
 
-// Open opens the file with the engine. It returns a function that makes the operations of a
-// goroutine, for [measure.Run], and a function that closes the file.
-func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, error), closeFile func() error, err error) {
+// Open opens the file with the engine. It returns a function that makes the operations of one of
+// so many goroutines, for [measure.Run], and a function that closes the file.
+func (w RandRead) Open(e engine.Engine, goroutines int) (newOp func(goroutine int) (measure.Op, error), closeFile func() error, err error) {
 	if err := w.check(); err != nil {
 		return nil, nil, err
 	}
@@ -53,11 +53,19 @@ func (w RandRead) Open(e engine.Engine) (newOp func(goroutine int) (measure.Op, 
 	if err != nil {
 		return nil, nil, err
 	}
+	buffer, done := func() []byte { return alignedBuffer(w.Block) }, f.Close
+	if e, ok := e.(engine.Pooler); ok {
+		pool, err := e.NewBuffers(goroutines, w.Block)
+		if err != nil {
+			return nil, nil, errors.Join(err, f.Close())
+		}
+		buffer, done = pool.Get, func() error { return errors.Join(f.Close(), pool.Close()) }
+	}
 	return func(goroutine int) (measure.Op, error) {
 		r := w.reader(goroutine)
-		r.file, r.buf = f, alignedBuffer(w.Block)
+		r.file, r.buf = f, buffer()
 		return r.readOne, nil
-	}, f.Close, nil
+	}, done, nil
 }
 
 // Run implements [Work].
@@ -69,7 +77,7 @@ func (w *RandRead) runWith(ctx context.Context, e engine.Engine, plan measure.Pl
 	if w.Cold {
 		return w.cold(ctx, e, plan)
 	}
-	newOp, closeFile, err := w.Open(e)
+	newOp, closeFile, err := w.Open(e, plan.Goroutines)
 	if err != nil {
 		return measure.Sample{}, err
 	}
@@ -279,7 +287,7 @@ func (w *Burner) runWith(ctx context.Context, e engine.Engine, plan measure.Plan
 	if w.Burners < 1 {
 		return measure.Sample{}, fmt.Errorf("%d computing goroutines", w.Burners)
 	}
-	newOp, closeFile, err := w.Open(e)
+	newOp, closeFile, err := w.Open(e, plan.Goroutines)
 	if err != nil {
 		return measure.Sample{}, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringside-io/ringside/cmd/internal/datafile"
 	"github.com/ringside-io/ringside/cmd/internal/engine"
+	"github.com/ringside-io/ringside/ufile"
 )
 
 const contentSeed = 77
@@ -109,7 +110,7 @@ func TestRandReadReadsAlignedBlocksOfTheSpan(t *testing.T) {
 func offsetsOf(t *testing.T, seed uint64, goroutine, n int) []int64 {
 	t.Helper()
 	m := newMemory(256 * datafile.UnitSize)
-	newOp, _, err := RandRead{Span: int64(len(m.data)), Block: datafile.UnitSize, Seed: seed}.Open(m)
+	newOp, _, err := RandRead{Span: int64(len(m.data)), Block: datafile.UnitSize, Seed: seed}.Open(m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,6 +256,26 @@ func TestEngines(t *testing.T) {
 		j.Engine, of[RandRead](j).Path = name, filepath.Join(t.TempDir(), "missing")
 		if _, err := j.Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s, missing file: %v", name, err)
+		}
+	}
+}
+
+// TestRandReadIntoBuffers reads with the memory of a pool.
+func TestRandReadIntoBuffers(t *testing.T) {
+	d := realFile(t)
+	content := d.Seed()
+	for _, direct := range directness(t, d.Path()) {
+		w := &RandRead{Path: d.Path(), Span: d.Size(), Block: 4096, Direct: direct, Seed: 1, Content: &content}
+		j := Job{Suite: "file", Engine: engine.NameBuffers, Goroutines: 16, Measure: time.Millisecond, Work: w}
+		before := ufile.Total().Fixed
+		s, err := j.Run(t.Context())
+		if err != nil || s.Ops == 0 {
+			t.Errorf("direct %v: %+v, %v", direct, s, err)
+		}
+		fixed := ufile.Total().Fixed - before
+		t.Logf("direct %v: %d operations with registered memory", direct, fixed)
+		if fixed > 0 && !direct {
+			t.Error("buffered reads use registered memory")
 		}
 	}
 }
