@@ -3,11 +3,13 @@
 package appendlog
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -185,6 +187,96 @@ func TestAppendContext(t *testing.T) {
 		t.Errorf("records %q", got)
 	}
 	mustClose(t, a)
+}
+
+// TestWithdrawFromGroup withdraws some of the calls of a group, among them the one that was
+// to lead it, with payloads inside and outside of the group's buffer. The others have the
+// positions at which their records are read.
+func TestWithdrawFromGroup(t *testing.T) {
+	sizes := []int{0, 1, maxInline, maxInline + 1, 3 * maxInline, 7}
+	for seed := range uint64(ringtest.Rounds(60, 20)) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		s := newMemStore()
+		a := openMem(t, s, Options{})
+		entered, pass := gate(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		type result struct {
+			pos     Position
+			records [][]byte
+			err     error
+		}
+		const calls = 9
+		results := make([]chan result, calls)
+		ended := make([]bool, calls)
+		for i := range calls {
+			results[i] = make(chan result, 1)
+			ended[i] = i > 0 && rng.IntN(2) == 0
+			own := t.Context()
+			if ended[i] {
+				own = ctx
+			}
+			var records [][]byte
+			for k := range 1 + rng.IntN(3) {
+				p := bytes.Repeat([]byte{byte(1 + i*8 + k)}, sizes[rng.IntN(len(sizes))])
+				records = append(records, p)
+			}
+			go func() {
+				pos, err := a.AppendBatchContext(own, records)
+				results[i] <- result{pos, records, err}
+			}()
+			if i == 0 {
+				<-entered
+			} else {
+				waitQueued(a, i)
+			}
+		}
+		cancel()
+		for i, gone := range ended {
+			if gone {
+				r := <-results[i]
+				if !errors.Is(r.err, context.Canceled) {
+					t.Fatalf("seed %d: call %d: %v, want Canceled", seed, i, r.err)
+				}
+				for _, p := range r.records {
+					clear(p) // the caller's again
+				}
+			}
+		}
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		pass <- struct{}{}
+		want := map[Position][]byte{}
+		for i, gone := range ended {
+			if gone {
+				continue
+			}
+			r := <-results[i]
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			pos := r.pos
+			for _, p := range r.records {
+				want[pos] = p
+				pos.Offset += recordSize(len(p))
+				pos.Seq++
+			}
+		}
+		found := 0
+		for r, err := range a.Records(Position{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, ok := want[r.Position]; !ok || !bytes.Equal(p, r.Data) {
+				t.Fatalf("seed %d: %d bytes at %+v, want %d (%v)", seed, len(r.Data), r.Position, len(p), ok)
+			}
+			found++
+		}
+		if st := a.Stats(); found != len(want) || st.Records != uint64(found) || st.Waiting != 0 {
+			t.Errorf("seed %d: %d records, want %d; stats %+v", seed, found, len(want), st)
+		}
+		mustClose(t, a)
+	}
 }
 
 // TestWithdrawTheLead cancels all appends at random moments, among them those that were
@@ -383,9 +475,10 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestManyAppendsAllocateNothing counts the allocations of 64 goroutines once their waiters
-// exist. The few allocations of the runtime for goroutines that park are permitted.
-func TestManyAppendsAllocateNothing(t *testing.T) {
+// TestManyAppendsAllocateGroups counts the allocations of 64 goroutines once their waiters
+// exist: two for each group. The few allocations of the runtime for goroutines that park are
+// permitted.
+func TestManyAppendsAllocateGroups(t *testing.T) {
 	const goroutines, each = 64, 100
 	a, err := Open(t.TempDir(), Options{})
 	if err != nil {
@@ -418,8 +511,10 @@ func TestManyAppendsAllocateNothing(t *testing.T) {
 		return after.Mallocs - before.Mallocs
 	}
 	round()
-	if n := round(); n > goroutines*each/20 {
-		t.Errorf("%d allocations in %d appends", n, goroutines*each)
+	before := a.Stats().Groups
+	n := round()
+	if groups := a.Stats().Groups - before; n > 2*groups+goroutines*each/20 {
+		t.Errorf("%d allocations in %d groups of %d appends", n, groups, goroutines*each)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/groupcommit"
 	"github.com/ringside-io/ringside/internal/loghook"
 )
 
@@ -149,26 +148,25 @@ type Log struct {
 	trimming sync.Mutex // serialises Trim, and Close against it
 
 	mu       sync.Mutex
-	queue    groupcommit.Queue[call]
-	closed   bool
+	queue    queue
 	failed   error // what every call returns
+	closed   bool
 	end      Position
 	segments []segment
 	stats    Stats
 
 	// The fields below belong to the leader.
-	seg     segment
-	file    segmentFile
-	off     int64  // offset of the next record
-	seq     uint64 // its number
-	records uint64 // of the last group
-	bytes   uint64 // of those records
-	synced  int64  // the segment is durable up to here
-	written int64  // the file ends here
-	ahead   int64  // see Options; 0 once the disk was found full
-	buf     []byte
-	before  segment       // the segment that was sealed last
-	sealed  []SegmentInfo // not yet reported by OnRotate
+	seg      segment
+	file     segmentFile
+	off      int64  // offset of the next record
+	seq      uint64 // its number
+	expected int    // calls that are probably in progress at a time
+	synced   int64  // the segment is durable up to here
+	written  int64  // the file ends here
+	ahead    int64  // see Options; 0 once the disk was found full
+	buf      []byte
+	before   segment       // the segment that was sealed last
+	sealed   []SegmentInfo // not yet reported by OnRotate
 
 	recovery Recovery
 }
@@ -255,13 +253,7 @@ func (l *Log) append(ctx context.Context, p []byte) (Position, error) {
 		return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 	}
 	sum := checksum(p) // outside of the leader's critical path
-	r := l.queue.New()
-	w := &r.Value
-	w.one[0] = p
-	w.sums = append(w.sums, sum)
-	w.records = w.one[:]
-	w.size = recordSize(len(p))
-	return l.submit(ctx, r)
+	return l.submit(ctx, [][]byte{p}, []uint32{sum}, recordSize(len(p)))
 }
 
 // AppendBatch appends records that belong together and returns the position of the first.
@@ -285,23 +277,19 @@ func (l *Log) appendBatch(ctx context.Context, records [][]byte) (Position, erro
 	if len(records) == 0 {
 		return l.End(), nil
 	}
-	r := l.queue.New()
-	w := &r.Value
-	w.records = records
-	for _, p := range records {
-		w.size += recordSize(len(p))
-		w.sums = append(w.sums, checksum(p))
+	var size int64
+	sums := make([]uint32, len(records))
+	for i, p := range records {
 		if len(p) > l.opts.MaxRecord {
-			l.free(r)
 			return Position{}, l.tooLarge(int64(len(p)), int64(l.opts.MaxRecord))
 		}
+		size += recordSize(len(p))
+		sums[i] = checksum(p)
 	}
-	if room := l.opts.room(); w.size > room {
-		size := w.size
-		l.free(r)
+	if room := l.opts.room(); size > room {
 		return Position{}, l.tooLarge(size, room)
 	}
-	return l.submit(ctx, r)
+	return l.submit(ctx, records, sums, size)
 }
 
 func (l *Log) tooLarge(n, limit int64) error {
@@ -421,18 +409,13 @@ func (l *Log) removeSegment(g segment) error {
 // failed, Close returns that failure. Later appends and a second Close return
 // os.ErrClosed.
 func (l *Log) Close() error {
-	r := l.queue.New()
-	r.Value.control = l.shut
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		l.free(r)
 		return l.pathError("close", errClosed)
 	}
 	l.closed = true
-	lead := l.queue.Add(r)
-	l.mu.Unlock()
-	err := l.finish(r, lead)
+	err := l.lead(l.shut)
 
 	l.trimming.Lock()
 	defer l.trimming.Unlock()
@@ -499,6 +482,6 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = l.queue.Len()
+	s.Waiting = l.queue.calls()
 	return s
 }

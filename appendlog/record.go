@@ -225,16 +225,23 @@ func recordSize(n int) int64 {
 // one to one in its seed, so a header at another offset never passes.
 func place(seed uint32, off int64) uint32 { return seed ^ uint32(off) }
 
-// put writes the header to the first bytes of b.
-func (h *recordHeader) put(b []byte, seed uint32, off int64) {
-	length := uint32(h.length)
-	if h.more {
-		length |= lengthMore
+// putBegin writes a header that lacks what only the leader knows; see completeHeader.
+func putBegin(b []byte, length int, more bool, payload uint32) {
+	n := uint32(length)
+	if more {
+		n |= lengthMore
 	}
-	binary.LittleEndian.PutUint32(b, length)
-	binary.LittleEndian.PutUint64(b[4:], h.seq)
-	binary.LittleEndian.PutUint32(b[12:], h.behind)
-	binary.LittleEndian.PutUint32(b[16:], h.payload)
+	binary.LittleEndian.PutUint32(b, n)
+	binary.LittleEndian.PutUint32(b[16:], payload)
+}
+
+// beginLength returns the length of the payload in a header of appendHeader.
+func beginLength(b []byte) int { return int(binary.LittleEndian.Uint32(b) &^ lengthMore) }
+
+// completeHeader completes a header of appendHeader.
+func completeHeader(b []byte, seq uint64, behind, seed uint32, off int64) {
+	binary.LittleEndian.PutUint64(b[4:], seq)
+	binary.LittleEndian.PutUint32(b[12:], behind)
 	binary.LittleEndian.PutUint32(b[20:], crc32.Update(place(seed, off), castagnoli, b[:20]))
 }
 
@@ -258,16 +265,19 @@ func parseRecordHeader(b []byte, seed uint32, off int64) (h recordHeader, ok boo
 // record at off was written.
 func (h *recordHeader) durable(off int64) int64 { return off - int64(h.behind) }
 
-// appendRecord encodes a record for the offset off. h holds the payload's checksum, which
-// is computed outside of the leader's critical path.
+// appendPadded appends a payload and the zeros behind it.
+func appendPadded(buf, p []byte) []byte {
+	buf = append(buf, p...)
+	return append(buf, make([]byte, -len(p)&(recordAlign-1))...)
+}
+
+// appendRecord encodes a record for the offset off. h holds the payload's checksum.
 func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) []byte {
 	at := len(buf)
-	var blank [recordHeaderSize]byte
-	buf = append(buf, blank[:]...)
-	h.put(buf[at:], seed, off)
-	buf = append(buf, p...)
-	pad := recordSize(len(p)) - recordHeaderSize - int64(len(p))
-	return append(buf, blank[:pad]...)
+	buf = append(buf, make([]byte, recordHeaderSize)...)
+	putBegin(buf[at:], h.length, h.more, h.payload)
+	completeHeader(buf[at:], h.seq, h.behind, seed, off)
+	return appendPadded(buf, p)
 }
 
 // zero reports whether all bytes of b are zero.

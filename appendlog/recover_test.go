@@ -228,9 +228,9 @@ func TestRecoverTornGroup(t *testing.T) {
 	before := len(f.data)
 	var g group
 	for _, d := range numbered("in the group", 3) {
-		g.Add(&request{Value: call{records: [][]byte{[]byte(d)}, sums: []uint32{checksum([]byte(d))}, size: recordSize(len(d))}})
+		g.add([][]byte{[]byte(d)}, []uint32{checksum([]byte(d))}, recordSize(len(d)))
 	}
-	if err := a.write(g); err != nil {
+	if err := a.write(&g); err != nil {
 		t.Fatal(err)
 	}
 	torn := bytes.Clone(f.data)
@@ -267,9 +267,9 @@ func TestRecoverForgetsOldGroups(t *testing.T) {
 	var g group
 	for range 3 {
 		d := []byte("same size")
-		g.Add(&request{Value: call{records: [][]byte{d}, sums: []uint32{checksum(d)}, size: recordSize(len(d))}})
+		g.add([][]byte{d}, []uint32{checksum(d)}, recordSize(len(d)))
 	}
-	if err := a.write(g); err != nil {
+	if err := a.write(&g); err != nil {
 		t.Fatal(err)
 	}
 	torn := bytes.Clone(f.data)

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/ringside-io/ringside/internal/groupcommit"
 	"github.com/ringside-io/ringside/internal/sys"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/groupcommit"
 )
 
 // commit is one commit in the queue of a Log.

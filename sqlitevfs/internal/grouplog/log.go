@@ -13,9 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ringside-io/ringside/internal/groupcommit"
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
+	"github.com/ringside-io/ringside/sqlitevfs/internal/groupcommit"
 )
 
 var (

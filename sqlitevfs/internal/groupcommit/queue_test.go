@@ -3,7 +3,6 @@
 package groupcommit
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -21,20 +20,13 @@ type counter struct {
 	step  func()
 }
 
-func (c *counter) add(ctx context.Context, n int) error {
+func (c *counter) add(n int) error {
 	r := c.queue.New()
 	r.Value = n
 	c.mu.Lock()
 	lead := c.queue.Add(r)
 	c.mu.Unlock()
-	if !lead {
-		var withdrawn bool
-		if lead, withdrawn = c.queue.WaitContext(ctx, &c.mu, r); withdrawn {
-			c.queue.Free(r)
-			return ctx.Err()
-		}
-	}
-	if lead {
+	if lead || c.queue.Wait(r) {
 		c.lead(r)
 	}
 	err := r.Err
@@ -71,7 +63,7 @@ func TestEachRequestIsServedOnce(t *testing.T) {
 	for g := range goroutines {
 		wg.Go(func() {
 			for i := range each {
-				if err := c.add(context.Background(), g*each+i); err != nil {
+				if err := c.add(g*each + i); err != nil {
 					t.Error(err)
 				}
 			}
@@ -99,7 +91,7 @@ func TestGroups(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			if err := c.add(context.Background(), i); err != nil {
+			if err := c.add(i); err != nil {
 				t.Error(err)
 			}
 		})
@@ -129,51 +121,10 @@ func TestErrorReachesAll(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if err := c.add(context.Background(), i); err != c.fail {
+			if err := c.add(i); err != c.fail {
 				t.Errorf("add = %v, want the error of the step", err)
 			}
 		})
 	}
 	wg.Wait()
-}
-
-// TestWithdraw cancels requests at random moments: each is served or withdrawn, never both,
-// and there is always a leader.
-func TestWithdraw(t *testing.T) {
-	const goroutines, each = 16, 300
-	c := &counter{at: map[int]int{}}
-	var wg sync.WaitGroup
-	served := make([]map[int]bool, goroutines)
-	for g := range goroutines {
-		served[g] = map[int]bool{}
-		wg.Go(func() {
-			for i := range each {
-				ctx, cancel := context.WithCancel(context.Background())
-				go func() {
-					for range (g + i) % 5 {
-						runtime.Gosched()
-					}
-					cancel()
-				}()
-				n := g*each + i
-				err := c.add(ctx, n)
-				if err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				served[g][n] = err == nil
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	for g := range served {
-		for n, ok := range served[g] {
-			if c.at[n] > 1 || (c.at[n] == 1) != ok {
-				t.Errorf("value %d: served %v, added %d times", n, ok, c.at[n])
-			}
-		}
-	}
-	if err := c.add(context.Background(), -1); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
 }

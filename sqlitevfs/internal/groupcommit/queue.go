@@ -11,7 +11,6 @@
 package groupcommit
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -84,12 +83,6 @@ func (g *Group[T]) First() *Request[T] { return g.list.head }
 // Len returns the number of requests.
 func (g *Group[T]) Len() int { return g.n }
 
-// Add adds a request that is in no queue.
-func (g *Group[T]) Add(r *Request[T]) {
-	g.list.push(r)
-	g.n++
-}
-
 // Queue holds the requests that wait. The zero value is empty.
 type Queue[T any] struct {
 	// MaxIdle is how many times in a row Gather may yield without a new request. 0 means
@@ -148,7 +141,7 @@ func (q *Queue[T]) Free(r *Request[T]) {
 }
 
 // Add queues a request and reports whether its goroutine is to lead. If not, the
-// goroutine calls Wait or WaitContext. The caller holds the mutex.
+// goroutine calls Wait. The caller holds the mutex.
 func (q *Queue[T]) Add(r *Request[T]) (lead bool) {
 	first := q.list.head == nil
 	q.list.push(r)
@@ -190,7 +183,8 @@ func (q *Queue[T]) Take(g *Group[T]) {
 	q.queued.Add(-1)
 	q.round = nil
 	r.state.Store(taken)
-	g.Add(r)
+	g.list.push(r)
+	g.n++
 }
 
 // Wait waits until the request is done or its goroutine is to lead. It reports whether
@@ -211,52 +205,6 @@ func (r *Request[T]) signal() <-chan struct{} {
 		return round.over
 	}
 	return r.wake
-}
-
-// WaitContext is like Wait, and also ends when ctx is done, unless a leader has taken the
-// request by then. In that case withdrawn is true, and the request is no longer in the
-// queue. The caller does not hold mu, which is the owner's mutex.
-func (q *Queue[T]) WaitContext(ctx context.Context, mu *sync.Mutex, r *Request[T]) (lead, withdrawn bool) {
-	end := ctx.Done()
-	if end == nil {
-		return q.Wait(r), false
-	}
-	for {
-		select {
-		case <-r.signal():
-			if s := r.state.Load(); s == leader || s == done {
-				return s == leader, false
-			}
-		case <-end:
-			if q.withdraw(mu, r) {
-				return false, true
-			}
-			return q.Wait(r), false // taken: it is served even if the context has ended
-		}
-	}
-}
-
-// withdraw takes a request out of the queue and reports whether it did: it does not when a
-// leader has taken the request. If the request was to lead, the next request leads.
-func (q *Queue[T]) withdraw(mu *sync.Mutex, r *Request[T]) bool {
-	mu.Lock()
-	if s := r.state.Load(); s == taken || s == done {
-		mu.Unlock()
-		return false
-	}
-	chosen := r.state.Load() == leader
-	q.list.remove(r)
-	q.queued.Add(-1)
-	var next Successor
-	if chosen {
-		next = q.choose()
-	}
-	mu.Unlock()
-	if chosen {
-		<-r.signal() // which has come or is about to come
-	}
-	next.wake(nil)
-	return true
 }
 
 // Successor is how the goroutine of the next leader is woken.
