@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// queue is the groups of a log that wait, oldest first. Calls join the last one. When nobody leads,
-// the call that begins a group leads at once. Otherwise the leader before wakes it. The log's
-// mutex guards the queue.
+// queue is the groups of a log that wait, oldest first. Calls join the last one. The call that
+// begins a group leads it: at once if no other call leads, else when the leader before wakes
+// it. The log's mutex guards the queue.
 type queue struct {
 	last    *group
 	leading bool
