@@ -28,6 +28,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -102,6 +103,22 @@ func sockets() {
 	}()
 	check(c.Close())
 	fmt.Println((<-ended).(*net.OpError).Err == net.ErrClosed)
+	for range (runtime.GOMAXPROCS(0)+3)/4 { // the only socket of a driver has two descriptors
+		c, err := net.Dial("tcp", os.Args[2])
+		check(err)
+		defer c.Close()
+	}
+	var before, after uintptr
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { before = fd })
+	}}
+	c, err = d.Dial("tcp", os.Args[2])
+	check(err)
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	check(err)
+	check(raw.Control(func(fd uintptr) { after = fd }))
+	fmt.Println(before == after)
+	check(c.Close())
 	for _, flags := range []int{0, syscall.O_APPEND} {
 		copies(memory(flags))
 	}
@@ -224,6 +241,7 @@ func check(err error) {
 
 // wanted is what program prints with each backend, "off" included, with which it is Go's.
 const wanted = "10 true\nreadat FILE: negative offset\nread FILE: file already closed\ntrue\n\"hello\\n\" <nil> 0 true\ntrue\n" +
+	"true\n" + // the number of the descriptor
 	"25000 0 25000 nil\n" +
 	"0 *net.OpError *fs.PathError *poll.DeadlineExceededError i/o timeout\n" + // of splice(2)
 	"0 *fs.PathError poll.errNetClosing use of closed network connection\n" + wantedSent +

@@ -23,7 +23,7 @@ var programs = []suite{
 	program("memberlist", "github.com/hashicorp/memberlist@v0.7.0", "."),
 	program("mochi", "github.com/mochi-mqtt/server/v2@v2.7.9", "./listeners", "."),
 	program("fasthttp now", "github.com/valyala/fasthttp@v1.78.0", "."),
-	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil"),
+	program("wlog", "github.com/prometheus/prometheus@v0.316.0", "./tsdb/wlog", "./tsdb/chunks", "./tsdb/fileutil").unused(),
 	program("tsdb", "github.com/prometheus/prometheus@v0.316.0", "./tsdb").within(15 * time.Minute).unused(),
 	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.140.0", "./lib/fs", "./lib/persistentqueue", "./lib/mergeset").with("-fs.disableMmap"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
