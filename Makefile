@@ -34,7 +34,7 @@ COMPILER = -toolexec='env GOGC=400'
 LATER = -toolexec='nice env GOGC=400'
 
 # Each test bounds what it waits for; beside other programs a package takes longer than ten minutes.
-LIMIT = -timeout 30m
+LIMIT = -timeout 15m
 
 # The race detector does not judge SQLite's own code, compiled to Go: with it the tests of
 # sqlitevfs take two to three times the processor time. Nor does it judge the simulated disk of
