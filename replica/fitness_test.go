@@ -49,7 +49,7 @@ func TestUnfitLeader(t *testing.T) {
 				dir := faulty.Load()
 				return dir != nil && strings.HasPrefix(path, *dir+"/")
 			}
-			c := newCluster(t, 3, Options{Election: election() / 5, hung: hungAfter, disk: disk{
+			c := newCluster(t, 3, Options{Election: 600 * time.Millisecond, hung: hungAfter, disk: disk{
 				around: func(path string, sync func() error) error {
 					if f.sync != nil && concerned(path) {
 						if err := f.sync(path); err != nil {
@@ -140,7 +140,7 @@ func (n *withheld) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raf
 func TestUnfitInARow(t *testing.T) {
 	var mu sync.Mutex
 	var networks []*withheld
-	c := newCluster(t, 3, Options{Election: election() / 5, around: func(n network) network {
+	c := newCluster(t, 3, Options{Election: 600 * time.Millisecond, around: func(n network) network {
 		mu.Lock()
 		defer mu.Unlock()
 		networks = append(networks, &withheld{network: n})

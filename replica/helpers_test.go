@@ -95,7 +95,7 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
-		c.base.Election = election()
+		c.base.Election = 3 * time.Second
 	}
 	if c.base.hung == 0 { // beside other programs a disk takes longer for a write than a leader may wait
 		c.base.hung = patience
@@ -121,16 +121,14 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	return c
 }
 
-// election returns a timeout of elections for which a leader stays one: beside many other programs it may not run for
-// a second.
-func election() time.Duration {
+// crowded is how many times longer than on an idle machine a leader may not run, beside other programs.
+var crowded = sync.OnceValue(func() float64 {
 	load := 0.0 // programs that wait for a processor
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		_, _ = fmt.Sscan(string(text), &load)
 	}
-	busy := load / float64(runtime.NumCPU()) / 4
-	return time.Duration(max(1, min(busy, 3)) * float64(3*time.Second))
-}
+	return max(1, min(load/float64(runtime.NumCPU())/4, 3))
+})
 
 func freeAddress(t testing.TB) string { return ringtest.FreeAddresses(t, ringtest.OwnHost(), 1)[0] }
 
@@ -171,6 +169,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func (c *cluster) options(id string) Options {
 	o := c.base
+	o.Election = time.Duration(float64(o.Election) * crowded())
 	o.ID, o.Dir, o.Listen, o.Peers = id, filepath.Join(c.dir, id), c.addrs[id], c.addrs
 	return o
 }
