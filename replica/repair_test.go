@@ -1242,9 +1242,9 @@ func TestFirstSnapshotSyncs(t *testing.T) {
 // TestElectionTimeouts: raft's random timers notice the loss of a leader within one and a half
 // times Options.Election..
 func TestElectionTimeouts(t *testing.T) {
-	c := newCluster(t, 1, Options{Election: time.Second})
-	o := c.node("a").raft.ReloadableConfig()
-	if d := 3 * max(o.HeartbeatTimeout, o.ElectionTimeout); d > 1500*time.Millisecond {
+	n := newCluster(t, 1, Options{Election: time.Second}).node("a")
+	o := n.raft.ReloadableConfig()
+	if d := 3 * max(o.HeartbeatTimeout, o.ElectionTimeout); d > n.opts.Election*3/2 {
 		t.Errorf("a follower may need %v to notice that the leader is gone", d)
 	}
 }
