@@ -460,7 +460,7 @@ func (r *backupRun) restore(dbs []backup.Report, dir string, o backup.RestoreOpt
 		bar.Add(1)
 		d := restoredDatabase{Name: name, TXID: txid}
 		if err != nil {
-			d.Error, failed = err.Error(), failed+1
+			d.Error, failed = strings.TrimPrefix(err.Error(), name+": "), failed+1
 		}
 		done = append(done, d)
 	})

@@ -91,7 +91,7 @@ func TestBackupCommands(t *testing.T) {
 		{"restore " + target + " " + to + " a.db", exitOK, "a.db: transaction "},
 		{"restore " + target + " " + to, exitFailure, "a.db: file already exists: name an empty directory"},
 		{"restore " + target + " " + to + " sub/b.db", exitOK, "1 of 1 databases are restored"},
-		{"restore --before 1h " + target + " " + to + "2", exitFailure, "a.db: not restored: "},
+		{"restore --before 1h " + target + " " + to + "2", exitFailure, "a.db: not restored: backup: the target has no such state"},
 	} {
 		code, out, errs := backupCommand(t, strings.Fields(step.args)...)
 		if code != step.code || !strings.Contains(out+errs, step.want) {
