@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"os"
 	"time"
@@ -39,6 +40,9 @@ func restore(ctx context.Context, from, dir string) error {
 	all, err := backup.Databases(ctx, backup.Dir(from))
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 { // the directory may be another one than was meant
+		return fmt.Errorf("%s has no backup of a database", from)
 	}
 	names := make([]string, len(all))
 	for i, r := range all {

@@ -99,6 +99,9 @@ func TestBackupIsRestored(t *testing.T) {
 		want(t, k, "POST", fmt.Sprintf("/tenants/t%d/items", i%3), fmt.Sprint("item ", i), 201, "")
 	}
 	end()
+	if err := restore(t.Context(), c.dir, t.TempDir()); err == nil {
+		t.Error("a directory without a backup was restored")
+	}
 	for range 2 { // the second start continues the streams
 		dir := t.TempDir()
 		if err := restore(t.Context(), c.backup, dir); err != nil {
