@@ -284,7 +284,7 @@ func TestLossesAreFound(t *testing.T) {
 		t.Errorf("times: %v", got)
 	}
 	known := knownLosses(t)
-	if !known.cover("net", "SendFile/file-to-unix/1024", "files and sockets") || known.cover("net", "SendFile", "files and sockets") {
+	if !known.cover("net/http", "CloseNotifier/h1/part", "files and sockets") || known.cover("net/http", "CloseNotifier", "files and sockets") {
 		t.Errorf("the table of losses: %v", known)
 	}
 	noise := rand.New(rand.NewPCG(3, 4))
