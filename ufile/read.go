@@ -169,8 +169,11 @@ func (f *File) readFirst(ctx context.Context, p []byte, off int64) (int, error) 
 		return f.readFirstDirect(ctx, p, off)
 	}
 	n, _ := f.readCached(p, off)
-	if n <= 0 || n == len(p) {
+	switch {
+	case n <= 0 || n == len(p):
 		return max(n, 0), nil
+	case f.lazy && endsAt(off+int64(n)): // lazy: a regular file
+		return n, io.EOF
 	}
 	f.plain.Add(1)
 	if m, err := sys.Pread(f.fd, p[n:], off+int64(n)); m > 0 || err != nil {
@@ -331,6 +334,14 @@ func plainIsFaster(fd int, p []byte, off int64) bool {
 	}
 	return plain < raw
 }
+
+// endsAt reports whether a read of the page cache that got less than it asked for, and stopped at an
+// offset, has found the end of the file. Pages are cached as a whole, so that a read that stops for lack
+// of one stops between two pages. A block device ends at a sector.
+func endsAt(off int64) bool { return off%smallestPage != 0 }
+
+// smallestPage is the size of the smallest page that a supported kernel has.
+const smallestPage = 4096
 
 // readCached reads from the page cache. It returns false if another path must be
 // tried.

@@ -251,6 +251,12 @@ func (l *loader) grow(ctx context.Context, buf []byte, large func(int64)) ([]byt
 // fill reads until p is full or the file ends.
 func (l *loader) fill(ctx context.Context, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
+		if m, ok := l.readCached(p[n:], off+int64(n)); ok {
+			if n += m; m == 0 || m < min(len(p)-n+m, cachedMax) && endsAt(off+int64(n)) {
+				return n, nil
+			}
+			continue
+		}
 		m, err := l.read(ctx, p[n:], off+int64(n))
 		if m == 0 || err != nil {
 			return n, err
@@ -260,14 +266,17 @@ func (l *loader) fill(ctx context.Context, p []byte, off int64) (n int, err erro
 	return n, nil
 }
 
+// readCached reads from the page cache once, if it has the next page.
+func (l *loader) readCached(p []byte, off int64) (int, bool) {
+	if l.f.sys.opts.Mode != ModeAuto {
+		return 0, false
+	}
+	return l.f.readCached(p, off)
+}
+
 // read reads once.
 func (l *loader) read(ctx context.Context, p []byte, off int64) (int, error) {
 	f := l.f
-	if f.sys.opts.Mode == ModeAuto {
-		if n, ok := f.readCached(p, off); ok {
-			return n, nil
-		}
-	}
 	if !l.used {
 		l.used = true
 		f.sys.join(f)
