@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -98,6 +99,9 @@ type trial struct {
 var builds = [2]string{"go build", "ringside build"}
 
 func (t *trial) run(cmd *cobra.Command) (err error) {
+	if err := errors.Join(installed(cmd.Context(), "--load", t.load), installed(cmd.Context(), "--before", t.before)); err != nil {
+		return err
+	}
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	outputs, err := openOutputs(stdout, &t.files)
 	if err != nil {
@@ -131,6 +135,18 @@ func (t *trial) run(cmd *cobra.Command) (err error) {
 	}
 	_, err = io.WriteString(stdout, answer(result))
 	return err
+}
+
+// plainWord matches the program at the start of a command of the shell.
+var plainWord = regexp.MustCompile(`^[\w./-]+( |$)`)
+
+// installed returns an error if the shell does not find the program that a command names: the builds take minutes.
+func installed(ctx context.Context, flag, command string) error {
+	word := strings.TrimSpace(plainWord.FindString(command))
+	if word == "" || shell(ctx, "command -v "+word).Run() == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s is not found: install it", flag, word)
 }
 
 // build returns the programs of go build and of ringside build.

@@ -135,4 +135,8 @@ func main() {
 	if code := run(t.Context(), []string{"try", "--load", "exit 3", ".", "--", "ready"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "the load: exit status 3; it names no address to wait for: set --ready") {
 		t.Errorf("a load that fails: %d, %s", code, &stderr)
 	}
+	stderr.Reset()
+	if code := run(t.Context(), []string{"try", "--load", "no-such-load -c 64", "./missing"}, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "--load: no-such-load is not found") {
+		t.Errorf("a load that is not installed: %d, %s, want an error before the builds", code, &stderr)
+	}
 }
