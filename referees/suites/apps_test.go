@@ -28,7 +28,7 @@ var programs = []suite{
 	program("VictoriaMetrics", "github.com/VictoriaMetrics/VictoriaMetrics@v1.140.0", "./lib/fs", "./lib/persistentqueue", "./lib/mergeset").with("-fs.disableMmap"),
 	program("git", "github.com/go-git/go-git/v5@v5.19.3", "./plumbing/format/packfile", "./plumbing/format/idxfile", "./storage/filesystem"),
 	program("billy", "github.com/go-git/go-billy/v5@v5.9.2", "./osfs", "./util"),
-	program("quic", "github.com/quic-go/quic-go@v0.65.0", "."),
+	program("quic", "github.com/quic-go/quic-go@v0.65.0", ".").unused(),
 	program("gorilla", "github.com/gorilla/websocket@v1.5.3", "."),
 	program("bolt", bbolt.module, "."),
 	program("leveldb", goleveldb.module, "./leveldb/storage", "./leveldb/table", "./leveldb"),
