@@ -213,7 +213,7 @@ func playBackup(t *testing.T, seed uint64, target string, noFaults func()) {
 			m.succeed("delete", "gone.db")
 			late := fmt.Sprintf("late%d.db", seed)
 			m.succeed("create", late)
-			m.succeed("exec", late, "CREATE TABLE t(n INTEGER PRIMARY KEY, pad); INSERT INTO t VALUES(1, 2)")
+			m.succeed("exec", late, "CREATE TABLE IF NOT EXISTS t(n INTEGER PRIMARY KEY, pad); INSERT OR IGNORE INTO t VALUES(1, 2)")
 			names, acknowledged = append(names, late), append(acknowledged, []int{1})
 		}
 	}
