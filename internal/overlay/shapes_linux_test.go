@@ -3,11 +3,13 @@
 package overlay
 
 import (
+	"debug/elf"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,6 +194,45 @@ func TestShapes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherBuilds builds a program with the race detector, which runs, and for arm64.
+func TestOtherBuilds(t *testing.T) {
+	if !ringtest.Long() {
+		t.Skip("compiles the standard library twice: only with RINGSIDE_LONG=1")
+	}
+	t.Setenv("GOWORK", "off")
+	dir, cache := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module program\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "main.go"), strings.Replace(reader, "PACKAGE", "main", 1)+"\nfunc main() { print(Read()) }\n")
+	exe, log := filepath.Join(dir, "program"), filepath.Join(dir, "log")
+	t.Run("race", func(t *testing.T) {
+		if _, err := exec.LookPath("gcc"); err != nil {
+			t.Skip("needs gcc")
+		}
+		buildIn(t, dir, cache, Options{Files: true, Sockets: true}, "-race", "-o", exe, ".")
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), "RINGSIDE_LOG="+log)
+		out, err := cmd.CombinedOutput()
+		if said, _ := os.ReadFile(log); err != nil || string(out) != "ELF" || !strings.Contains(string(said), "ufile ") {
+			t.Errorf("%v %s, the log has %q", err, out, said)
+		}
+	})
+	t.Run("arm64", func(t *testing.T) {
+		t.Setenv("GOARCH", "arm64")
+		t.Setenv("CGO_ENABLED", "0")
+		buildIn(t, dir, cache, Options{Files: true, Sockets: true}, "-o", exe, ".")
+		f, err := elf.Open(exe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		symbols, err := f.Symbols()
+		uses := slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return strings.HasPrefix(s.Name, "ringside/ufile.(*File).") })
+		if err != nil || f.Machine != elf.EM_AARCH64 || !uses {
+			t.Errorf("%v, uses ufile: %v, %v", f.Machine, uses, err)
+		}
+	})
 }
 
 // buildIn runs go build with the overlay in a directory.
