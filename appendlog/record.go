@@ -271,15 +271,6 @@ func appendPadded(buf, p []byte) []byte {
 	return append(buf, make([]byte, -len(p)&(recordAlign-1))...)
 }
 
-// appendRecord encodes a record for the offset off. h holds the payload's checksum.
-func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) []byte {
-	at := len(buf)
-	buf = append(buf, make([]byte, recordHeaderSize)...)
-	putBegin(buf[at:], h.length, h.more, h.payload)
-	completeHeader(buf[at:], h.seq, h.behind, seed, off)
-	return appendPadded(buf, p)
-}
-
 // zero reports whether all bytes of b are zero.
 func zero(b []byte) bool {
 	for _, c := range b {

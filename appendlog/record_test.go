@@ -23,6 +23,15 @@ efcdab8967452301 0094357700000000 000000000000000000000000 2357ed89
 08000000 2c00000000000000 18000000 9a808760 902b8417 3132333435363738
 `
 
+// appendRecord encodes a record for the offset off. h holds the payload's checksum.
+func appendRecord(buf []byte, h recordHeader, p []byte, seed uint32, off int64) []byte {
+	at := len(buf)
+	buf = append(buf, make([]byte, recordHeaderSize)...)
+	putBegin(buf[at:], h.length, h.more, h.payload)
+	completeHeader(buf[at:], h.seq, h.behind, seed, off)
+	return appendPadded(buf, p)
+}
+
 func goldenParts() (segmentHeader, [][]byte) {
 	h := segmentHeader{version: 1, index: 7, firstSeq: 42, salt: 0x0123456789abcdef, created: 2_000_000_000}
 	return h, [][]byte{[]byte("apple"), {}, []byte("12345678")}
