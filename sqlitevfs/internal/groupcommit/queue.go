@@ -23,10 +23,10 @@ type Request[T any] struct {
 	Value T
 	Err   error // set by Retire
 
-	prev, next *Request[T]
-	state      atomic.Int32          // one of the states below
-	round      atomic.Pointer[round] // that it waits for; nil if it has a wake of its own
-	wake       chan struct{}         // one token: done, or the lead
+	next  *Request[T]
+	state atomic.Int32          // one of the states below
+	round atomic.Pointer[round] // that it waits for; nil if it has a wake of its own
+	wake  chan struct{}         // one token: done, or the lead
 }
 
 // A round is the requests that were added while a group was served. They mostly are the next group,
@@ -36,9 +36,8 @@ type round struct{ over chan struct{} }
 
 // States of a request.
 const (
-	waiting int32 = iota // in the queue
+	waiting int32 = iota // in the queue, or in a group
 	leader               // at the head of the queue, chosen to lead
-	taken                // in a group
 	done                 // its group was served
 )
 
@@ -49,26 +48,19 @@ func (r *Request[T]) Next() *Request[T] { return r.next }
 type list[T any] struct{ head, tail *Request[T] }
 
 func (l *list[T]) push(r *Request[T]) {
-	if r.prev = l.tail; r.prev == nil {
+	if l.head == nil {
 		l.head = r
 	} else {
-		r.prev.next = r
+		l.tail.next = r
 	}
 	l.tail = r
 }
 
-func (l *list[T]) remove(r *Request[T]) {
-	if r.prev == nil {
-		l.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		l.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next = nil, nil
+// pop removes the first request and returns it.
+func (l *list[T]) pop() *Request[T] {
+	r := l.head
+	l.head, r.next = r.next, nil
+	return r
 }
 
 // Group holds the requests that a leader has taken. The zero value is empty.
@@ -178,11 +170,9 @@ func (q *Queue[T]) First() *Request[T] { return q.list.head }
 // Take moves the request at the head of the queue into a group. The caller leads and
 // holds the mutex.
 func (q *Queue[T]) Take(g *Group[T]) {
-	r := q.list.head
-	q.list.remove(r)
+	r := q.list.pop()
 	q.queued.Add(-1)
 	q.round = nil
-	r.state.Store(taken)
 	g.list.push(r)
 	g.n++
 }
@@ -297,7 +287,7 @@ func Retire[T any](own *Request[T], g Group[T], next Successor, err error) {
 		follower := r
 		r = r.next // before its goroutine uses the request again
 		follower.Err = err
-		follower.prev, follower.next = nil, nil
+		follower.next = nil
 		round := follower.round.Load()
 		follower.state.Store(done)
 		switch {
