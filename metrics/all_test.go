@@ -38,6 +38,7 @@ import (
 	"github.com/ringside-io/ringside/reactor"
 	"github.com/ringside-io/ringside/replica"
 	"github.com/ringside-io/ringside/sqlitevfs"
+	"github.com/ringside-io/ringside/sqlitevfs/backup"
 	"github.com/ringside-io/ringside/ufile"
 	"github.com/ringside-io/ringside/unet"
 	"github.com/ringside-io/ringside/unet/event"
@@ -46,7 +47,8 @@ import (
 
 // types are the Stats types of all packages.
 var types = []any{
-	ufile.Stats{}, reactor.Stats{}, unet.Stats{}, event.Stats{}, watch.Stats{}, appendlog.Stats{}, sqlitevfs.Stats{}, replica.Stats{},
+	ufile.Stats{}, reactor.Stats{}, unet.Stats{}, event.Stats{}, watch.Stats{}, appendlog.Stats{}, sqlitevfs.Stats{}, backup.Stats{},
+	replica.Stats{},
 }
 
 // TestOneShape checks each Stats type: counters are uint64, gauges int, times
@@ -188,6 +190,7 @@ func load(t *testing.T, set *metrics.Set) map[string]float64 {
 	loadEvents(t, set, want)
 	loadWatch(t, set, want)
 	loadSQLite(t, set, dir, want)
+	loadBackup(t, set, dir, want)
 	loadReplica(t, set, dir, want)
 	return want
 }
@@ -311,6 +314,26 @@ func loadSQLite(t *testing.T, set *metrics.Set, dir string, want map[string]floa
 	_, err = db.Exec("CREATE TABLE t(x); INSERT INTO t VALUES (1)")
 	check(t, err)
 	want["ringside_sqlitevfs_syncs_total"] = float64(before) + 2
+}
+
+func loadBackup(t *testing.T, set *metrics.Set, dir string, want map[string]float64) {
+	dir = filepath.Join(dir, "backed-up")
+	check(t, os.Mkdir(dir, 0o777))
+	b, err := backup.Start(backup.Options{Dir: dir, Target: backup.Dir(filepath.Join(t.TempDir(), "target"))})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	metrics.Add(set, "backup", b)
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "db")+"?vfs=ringside&_pragma=synchronous(full)")
+	check(t, err)
+	t.Cleanup(func() { db.Close() })
+	_, err = db.Exec("CREATE TABLE t(x)")
+	check(t, err)
+	check(t, b.Sync(t.Context()))
+	want["ringside_backup_databases"] = 1
+	want["ringside_backup_longest_lag_seconds"] = 1e-9
+	want["ringside_backup_objects_total"] = 1
+	want["ringside_backup_bytes_total"] = 100
+	want["ringside_backup_requests_total"] = 1
 }
 
 func loadReplica(t *testing.T, set *metrics.Set, dir string, want map[string]float64) {

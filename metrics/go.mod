@@ -8,6 +8,7 @@ require (
 	github.com/ringside-io/ringside v0.1.0
 	github.com/ringside-io/ringside/replica v0.1.0
 	github.com/ringside-io/ringside/sqlitevfs v0.1.0
+	github.com/ringside-io/ringside/sqlitevfs/backup v0.1.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
@@ -31,9 +32,11 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.23 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/superfly/ltx v0.5.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.47.0 // indirect
@@ -46,4 +49,5 @@ replace (
 	github.com/ringside-io/ringside => ../
 	github.com/ringside-io/ringside/replica => ../replica
 	github.com/ringside-io/ringside/sqlitevfs => ../sqlitevfs
+	github.com/ringside-io/ringside/sqlitevfs/backup => ../sqlitevfs/backup
 )

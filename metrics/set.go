@@ -4,7 +4,7 @@
 // ([Set.Publish]), for Prometheus (package prom) and for OpenTelemetry (package
 // otelmetric).
 //
-// A [Set] has sources. A source is a System, Server, Watcher, Loop, Log, Reactor or Node, or a
+// A [Set] has sources. A source is a System, Server, Watcher, Loop, Log, Reactor, Backup or Node, or a
 // function that returns counters. Each source has a name, which becomes the label "source".
 // docs/metrics.md lists all metrics, their meaning and the alerts to set.
 //
@@ -14,7 +14,7 @@
 //	prometheus.MustRegister(prom.Collector(set))
 //
 // Reading the counters of a source takes a few atomic loads, and a mutex that no operation
-// of the source holds for long. All functions and methods may be called concurrently.
+// of the source holds for long; those of a Backup, two mutexes for each of its databases. All functions and methods may be called concurrently.
 package metrics
 
 import (

@@ -96,13 +96,7 @@ func (f *Follower) total() Stats {
 	if f.now == nil {
 		return f.sum
 	}
-	s := f.now.Stats()
-	s.Worst = max(s.Worst, f.sum.Worst)
-	s.Objects += f.sum.Objects
-	s.Bytes += f.sum.Bytes
-	s.Requests += f.sum.Requests
-	s.Failures += f.sum.Failures
-	return s
+	return f.now.Stats().Plus(f.sum)
 }
 
 // Active reports whether this process stores the commits now.

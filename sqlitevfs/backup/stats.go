@@ -13,16 +13,26 @@ import (
 
 // Stats are the counters of a Backup.
 type Stats struct {
-	Databases int           `json:"databases"` // that were open at some time
-	Behind    int           `json:"behind"`    // of Databases: with commits that the target lacks
-	Lag       time.Duration `json:"lag"`       // age of the oldest commit that the target lacks
-	Worst     time.Duration `json:"worst"`     // the longest time from a commit to its object so far
-	Objects   uint64        `json:"objects"`   // stored
-	Bytes     uint64        `json:"bytes"`     // stored
-	Requests  uint64        `json:"requests"`  // Put, Get, List and Delete
-	Failures  uint64        `json:"failures"`  // of requests, which were repeated
-	Memory    int64         `json:"memory"`    // bytes that wait for the target
-	Error     string        `json:"error,omitempty"`
+	Databases  int           `json:"databases"`  // that were open at some time
+	Behind     int           `json:"behind"`     // of Databases: with commits that the target lacks
+	Lag        time.Duration `json:"lag"`        // age of the oldest commit that the target lacks
+	LongestLag time.Duration `json:"longestLag"` // the longest time from a commit to its object so far
+	Objects    uint64        `json:"objects"`    // stored
+	Bytes      uint64        `json:"bytes"`      // stored
+	Requests   uint64        `json:"requests"`   // Put, Get, List and Delete
+	Failures   uint64        `json:"failures"`   // of requests, which were repeated
+	Memory     int           `json:"memory"`     // bytes that wait for the target
+	Error      string        `json:"error,omitempty"`
+}
+
+// Plus returns the sum of the counters of two Backups. Lag and LongestLag are the longer of both, and Error is the first.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Databases: s.Databases + t.Databases, Behind: s.Behind + t.Behind, Lag: max(s.Lag, t.Lag),
+		LongestLag: max(s.LongestLag, t.LongestLag), Objects: s.Objects + t.Objects, Bytes: s.Bytes + t.Bytes,
+		Requests: s.Requests + t.Requests, Failures: s.Failures + t.Failures, Memory: s.Memory + t.Memory,
+		Error: cmp.Or(s.Error, t.Error),
+	}
 }
 
 // Status is the state of the backup of a database.
@@ -37,13 +47,13 @@ type Status struct {
 
 type counts struct {
 	objects, bytes, requests, failures atomic.Uint64
-	worst                              atomic.Int64
+	longest                            atomic.Int64
 }
 
 func (c *counts) lag(d time.Duration) {
 	for {
-		old := c.worst.Load()
-		if int64(d) <= old || c.worst.CompareAndSwap(old, int64(d)) {
+		old := c.longest.Load()
+		if int64(d) <= old || c.longest.CompareAndSwap(old, int64(d)) {
 			return
 		}
 	}
@@ -53,8 +63,8 @@ func (c *counts) lag(d time.Duration) {
 // reason.
 func (b *Backup) Stats() Stats {
 	s := Stats{
-		Worst: time.Duration(b.counts.worst.Load()), Objects: b.counts.objects.Load(), Bytes: b.counts.bytes.Load(),
-		Requests: b.counts.requests.Load(), Failures: b.counts.failures.Load(), Memory: b.memory.Load(),
+		LongestLag: time.Duration(b.counts.longest.Load()), Objects: b.counts.objects.Load(), Bytes: b.counts.bytes.Load(),
+		Requests: b.counts.requests.Load(), Failures: b.counts.failures.Load(), Memory: int(b.memory.Load()),
 	}
 	for _, d := range b.Databases() {
 		s.Databases++
