@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,11 +98,30 @@ func dial(t testing.TB, s *event.Server) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// endedConn counts in ended the connections that the peer ended.
+type endedConn struct {
+	net.Conn
+	ended *atomic.Int64
+}
+
+func (c endedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		c.ended.Add(1)
+	}
+	return n, err
+}
+
 // TestClientOfNetHTTP checks the replies with the client of package net/http.
 // Promise: unet/event/framing-http-net
 func TestClientOfNetHTTP(t *testing.T) {
 	overModes(t, HTTPOptions{}, func(t *testing.T, s *event.Server) {
-		tr := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true}
+		var ended atomic.Int64
+		tr := &http.Transport{MaxIdleConnsPerHost: 4, DisableCompression: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
+				return endedConn{conn, &ended}, err
+			}}
 		defer tr.CloseIdleConnections()
 		client := &http.Client{Transport: tr, Timeout: testPatience}
 		base := "http://" + s.Addr().String()
@@ -149,8 +169,10 @@ func TestClientOfNetHTTP(t *testing.T) {
 				t.Errorf("%v with %q", res.Status, got)
 			}
 		}
-		if n := s.Stats().Accepted; n != 1 {
-			t.Errorf("%d connections for requests one after the other", n)
+		// On a busy machine net/http gives a connection up whose request it has not written for
+		// 50 ms when the reply has come. Then its own Close ends the connection.
+		if n := ended.Load(); n != 0 {
+			t.Errorf("the server ended %d of %d connections", n, s.Stats().Accepted)
 		}
 		if res, _ := do("GET", "/", nil, "Connection", "close"); !res.Close {
 			t.Error("the reply lacks Connection: close")
