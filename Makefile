@@ -23,6 +23,10 @@ TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end
 RACED ?= $(SLOW) $$($(TESTED) | grep -vE '/ringside/(cmd|replica/(cmd|bench)|referees|metrics|ufile/pebblevfs|internal/overlay|internal/testing/(lint|vm)|examples)(/|$$)|/backup/s3$$')
 PLAIN ?= ./cmd/ringside ./internal/overlay ./replica/cmd/... ./cmd/... ./examples/... ./examples/tenants ./sqlitevfs/backup/s3
 
+# The tests that compile the standard library anew, changed or for another system, and so take
+# half a minute of processor time: adapters has them.
+BUILDS = TestProgram|TestUnchangedElsewhere|TestCommandsOfREADME
+
 # Vet is part of lint, and test programs need no debug information.
 QUICK = -vet=off -ldflags=-w
 
@@ -49,13 +53,14 @@ test nightly: export GORACE ?= atexit_sleep_ms=0
 test: ## the tests, the libraries' with the race detector where there is a C compiler; adapters, referees, powercuts and nightly have more
 	@race='-race $(UNRACED)'; if ! why=$$($(GO) build -race runtime/cgo 2>&1); then race=; \
 	  echo "make test: the race detector is left out, which needs a C compiler: $$(echo "$$why" | tail -n 1)"; fi; \
-	set -x; $(if $(PLAIN),$(GO) test -p 2 $(LATER) $(QUICK) $(LIMIT) $(PLAIN) & plain=$$!;) \
+	set -x; $(if $(PLAIN),$(GO) test -p 2 $(LATER) $(QUICK) $(LIMIT) -skip '^($(BUILDS))$$' $(PLAIN) & plain=$$!;) \
 	$(GO) test -p 4 $(COMPILER) $$race $(QUICK) $(LIMIT) $(RACED); failed=$$?; \
 	{ $(if $(PLAIN),wait $$plain || failed=1; )exit $$failed; } 2>/dev/null
 
 .PHONY: adapters
-adapters: ## the tests of what adapts to pebble, Prometheus and OpenTelemetry, which take longer to compile than to run
+adapters: ## the tests that compile longer than they run: of what adapts to pebble, Prometheus and OpenTelemetry, of builds of unchanged programs
 	$(GO) test $(QUICK) ./metrics/... ./ufile/pebblevfs
+	$(GO) test $(QUICK) -run '^($(BUILDS))$$' ./internal/overlay ./cmd/ringside
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
