@@ -146,7 +146,7 @@ func (c *Conn) sendNow(p []byte) int {
 
 // sendRest sends as much of the pending bytes as the kernel takes at once. The caller holds mu.
 func (c *Conn) sendRest() {
-	for !c.out.busy {
+	for !c.out.busy && c.out.n > 0 {
 		n := c.back.sendNow(c, c.out.front())
 		if n == 0 {
 			return
@@ -705,8 +705,9 @@ type chunk struct {
 }
 
 // chunkSizes are the lengths of chunks. A short response takes a small chunk. For a peer
-// that reads slowly large chunks are used, so that there are few.
-var chunkSizes = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
+// that reads slowly large chunks are used, so that there are few. The third holds 64 KiB with
+// the overhead of TLS.
+var chunkSizes = [...]int{2 << 10, 16 << 10, 72 << 10, 256 << 10}
 
 // grownClass is the largest class that is used for short pieces.
 const grownClass = 2

@@ -95,14 +95,23 @@ func (l *loop) receiveNow(c *Conn) (total int, more bool) {
 func (l *loop) receiveSecure(c *Conn) (total int, more bool) {
 	in := tlsInput{loop: l}
 	c.secure.source = &in
-	defer func() { c.secure.source = nil }() // OnData may end the goroutine
+	defer c.secure.received() // OnData may end the goroutine
 	c.secure.pump()
-	c.secure.source = nil
+	c.secure.received()
 	if in.ended {
 		l.receiveEnded(c, in.res)
 	}
 	l.markDirty(c)
 	return in.total, !in.ended && !in.drained
+}
+
+// received ends the use of the source. Nothing waits for another record any more.
+func (s *secure) received() {
+	s.source = nil
+	s.c.mu.Lock()
+	s.more = false
+	s.sendGathered()
+	s.c.mu.Unlock()
 }
 
 // tlsInput is the source of a connection's TLS during receiveSecure.
@@ -112,6 +121,11 @@ type tlsInput struct {
 	drained bool  // the socket has no more
 	ended   bool  // receiving has ended, with res
 	res     int32 // as of receiveEnded
+}
+
+// more implements source. A few bytes are the overhead of the records that were passed.
+func (in *tlsInput) more(passed int) bool {
+	return !in.drained || in.total-passed >= recordBytes/4
 }
 
 // receiveTLS implements source.

@@ -21,6 +21,8 @@ const (
 	handshakeBytes = 256 << 10
 	// recordBytes is the largest plaintext of a TLS record.
 	recordBytes = 16 << 10
+	// gatherBytes bounds the records that wait for each other, to be sent by one call.
+	gatherBytes = 64 << 10
 )
 
 // secure is TLS on a connection of a loop: crypto/tls over a wire, to which the loop
@@ -48,6 +50,9 @@ type secure struct {
 	alerted   bool // close_notify is sent
 	inputFull bool // in has handshakeBytes
 	writing   int  // calls of Write and WriteFunc that encrypt: the connection does not end meanwhile
+	more      bool // OnData gets another record after this one: what it writes waits for that
+	large     int  // calls of Write and WriteFunc with several records, of which each waits for the next
+	gathered  bool // bytes wait
 	own       int  // bytes that crypto/tls has written by itself since WriteLimit was reached
 
 	calls sync.Mutex // held while OnPanic is called for the handshake, or OnHandshakeError
@@ -57,6 +62,8 @@ type secure struct {
 // crypto/tls. Without data the error is errWouldBlock.
 type source interface {
 	receiveTLS(c *Conn, p []byte) (int, error)
+	// more reports whether another record may follow the first passed bytes of plaintext.
+	more(passed int) bool
 }
 
 // newSecure puts TLS on a connection.
@@ -181,6 +188,7 @@ func (s *secure) pump() {
 	buf := plaintexts.Get().(*[]byte)
 	defer plaintexts.Put(buf)
 	p := *buf
+	passed := 0
 	for s.opened && !s.ended {
 		c.mu.Lock()
 		gone := c.state.closing || c.state.aborted
@@ -192,6 +200,12 @@ func (s *secure) pump() {
 		n, err := 0, error(nil)
 		c.run(func() { n, err = s.conn.Read(p) }) // functions of the configuration may panic
 		if n > 0 {
+			passed += n
+			if more := err == nil && s.source != nil && s.source.more(passed); more != s.more {
+				c.mu.Lock()
+				s.more = more
+				c.mu.Unlock()
+			}
 			c.callOnData(p[:n])
 			sys.Poison(p[:n])
 		}
@@ -244,10 +258,19 @@ func (s *secure) write(p []byte, done func(error)) (int, error) {
 		return 0, err
 	}
 	s.writing++
+	large := len(p) > recordBytes
+	if large {
+		s.large++
+	}
 	c.mu.Unlock()
 	n, err := s.conn.Write(p)
 	c.mu.Lock()
 	s.writing--
+	if large {
+		if s.large--; s.large == 0 && !s.more {
+			s.sendGathered()
+		}
+	}
 	ends := c.ends()
 	if err == nil && done != nil {
 		c.out.lend(nil, done, false)
@@ -264,6 +287,14 @@ func (s *secure) write(p []byte, done func(error)) (int, error) {
 		err = net.ErrClosed
 	}
 	return n, c.opError("write", err)
+}
+
+// sendGathered sends the bytes that wait. The caller holds the connection's mutex.
+func (s *secure) sendGathered() {
+	if s.gathered {
+		s.gathered = false
+		s.c.sendRest()
+	}
 }
 
 // plaintexts holds buffers for decrypted data.
@@ -323,7 +354,15 @@ func (w *wire) Write(p []byte) (int, error) {
 		c.mu.Unlock()
 		return len(p), nil
 	}
-	c.out.add(p[c.sendNow(p):])
+	waits := (w.more || w.large > 0) && c.out.n+len(p) < min(gatherBytes, c.server.opts.WriteLimit)
+	if w.gathered = w.gathered || waits; w.gathered {
+		c.out.add(p)
+	} else {
+		c.out.add(p[c.sendNow(p):])
+	}
+	if !waits {
+		(*secure)(w).sendGathered()
+	}
 	c.noteFull()
 	if c.state.full && w.writing == 0 {
 		w.own += len(p)

@@ -290,6 +290,77 @@ func TestTLSPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// countedSends is a backend that notes the largest piece that was sent at once.
+type countedSends struct {
+	backend
+	most atomic.Int64
+}
+
+func (b *countedSends) sendNow(c *Conn, p []byte) int {
+	n := b.backend.sendNow(c, p)
+	b.most.Store(max(b.most.Load(), int64(n)))
+	return n
+}
+
+// TestTLSRecordsInOneSend checks that records are sent together: those of one Write, and those
+// that answer records which have arrived together.
+func TestTLSRecordsInOneSend(t *testing.T) {
+	const size = 4 * recordBytes
+	answer := random(size, 1)
+	for name, onData := range map[string]func(c *Conn, p []byte){
+		"one Write": func(c *Conn, p []byte) {
+			if p[0] == answer[0] { // the first of the records
+				_, _ = c.Write(answer)
+			}
+		},
+		"echo": func(c *Conn, p []byte) { _, _ = c.Write(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			overTLS(t, func(t *testing.T, o Options, client *tls.Config) {
+				if o.Mode == ModeNet {
+					return // It has no loop: each record is a Write of crypto/tls.
+				}
+				o.TLS, client.DynamicRecordSizingDisabled = o.TLS.Clone(), true
+				o.TLS.DynamicRecordSizingDisabled = true
+				sends := make(chan *countedSends, 1)
+				s := start(t, Handler{
+					OnOpen: func(c *Conn) {
+						b := &countedSends{backend: c.back}
+						c.back = b
+						sends <- b
+					},
+					OnData: onData,
+				}, o)
+				c := tls.Client(dial(t, s), client)
+				defer c.Close()
+				question, got := answer, make([]byte, size)
+				if name == "one Write" {
+					question = answer[:1]
+				}
+				var b *countedSends
+				for end := time.Now().Add(10 * time.Second); ; {
+					if _, err := c.Write(question); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, answer) {
+						t.Fatalf("equal %v: %v", bytes.Equal(got, answer), err)
+					}
+					if b == nil {
+						b = receive(t, "OnOpen", sends)
+					}
+					most := b.most.Load()
+					if most > 3*recordBytes {
+						return
+					}
+					if time.Now().After(end) {
+						t.Fatalf("at most %d bytes are sent at once", most)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestTLSForeignClients connects with openssl and Python.
 // Promise: unet/event/tls-onclose-distinguishes
 func TestTLSForeignClients(t *testing.T) {
