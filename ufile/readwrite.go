@@ -210,7 +210,7 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 		f.fill(&op, d, off)
 	}
 	n, failed, err := do(ctx, r, &op)
-	if fixed && errors.Is(err, syscall.EFAULT) { // the Buffers were closed before the kernel took it
+	if fixed && errors.Is(err, syscall.EFAULT) && !errors.Is(err, reactor.ErrFailed) { // the Buffers were closed meanwhile
 		f.fill(&op, d, off)
 		n, failed, err = do(ctx, r, &op)
 	}
