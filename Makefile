@@ -16,12 +16,12 @@ help: ## this list
 
 # The packages that `make test` tests, the slow ones first: the last one does not then keep one
 # processor waiting. The race detector judges the libraries. The commands and the
-# examples run without it: what they do with the libraries, the libraries' own tests do too. So does
-# s3, whose requests minio-go makes. Nightly has all with it.
+# examples run without it: what they do with the libraries, the libraries' own tests do too. So do
+# s3, whose requests minio-go makes, and abi, which has no function. Nightly has all with it.
 SLOW   = ./replica ./unet/event ./ufile ./internal/testing/stress ./sqlitevfs/backup ./appendlog ./sqlitevfs ./unet
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' work
-RACED ?= $(SLOW) $$($(TESTED) | grep -vE '/ringside/(cmd|replica/(cmd|bench)|referees|metrics|ufile/pebblevfs|internal/overlay|internal/testing/(lint|vm)|examples)(/|$$)|/backup/s3$$')
-PLAIN ?= ./cmd/ringside ./internal/overlay ./replica/cmd/... ./cmd/... ./examples/... ./examples/tenants ./sqlitevfs/backup/s3
+RACED ?= $(SLOW) $$($(TESTED) | grep -vE '/ringside/(cmd|replica/(cmd|bench)|referees|metrics|ufile/pebblevfs|internal/(abi|overlay)|internal/testing/(lint|vm)|examples)(/|$$)|/backup/s3$$')
+PLAIN ?= ./cmd/ringside ./internal/abi ./internal/overlay ./replica/cmd/... ./cmd/... ./examples/... ./examples/tenants ./sqlitevfs/backup/s3
 
 # The tests that compile the standard library anew, changed or for another system, and so take
 # half a minute of processor time: adapters has them.
