@@ -68,8 +68,8 @@ var (
 	errOutsideFile = fmt.Errorf("outside of the mapped file: %w", io.EOF)
 )
 
-// loadBuffers are buffers of loadMax bytes. The data of a file passes through them into the page
-// cache; nothing reads it from the buffers.
+// loadBuffers are buffers of loadMax bytes. ReadFile and ReadFiles read into them. For Mapped, data
+// passes through them into the page cache; nothing reads it from the buffers.
 var loadBuffers = sync.Pool{New: func() any { return (*[loadMax]byte)(AlignedBuffer(loadMax)) }}
 
 // Map maps the whole file, with the size that it has now. The file must be open for reading, and

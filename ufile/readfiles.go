@@ -26,8 +26,8 @@ type FileData struct {
 	Data []byte
 	Err  error // as from os.ReadFile
 
-	whole []byte // the buffer
-	large int64  // bytes of the budget for large files
+	whole *[loadMax]byte // the buffer
+	large int64          // bytes of the budget for large files
 }
 
 // ReadFilesOptions bound what [System.ReadFiles] uses. The zero value is recommended.
@@ -44,7 +44,6 @@ type ReadFilesOptions struct {
 const (
 	readFilesDefault = 128
 	readFilesMemory  = 64 << 20
-	smallFile        = 64 << 10 // bytes of a pooled buffer
 )
 
 // ReadFiles reads whole files, each once, and yields them in the order in which they
@@ -68,13 +67,11 @@ func (s *System) ReadFiles(ctx context.Context, names []string, o ReadFilesOptio
 		}
 		n := min(o.Files, len(names))
 		ctx, cancel := context.WithCancel(ctx)
-		r := &filesReader{s: s, ctx: ctx, names: names, results: make(chan FileData, n), spare: make(chan []byte, 2*n)}
+		r := &filesReader{s: s, ctx: ctx, names: names, results: make(chan FileData, n), held: make(chan struct{}, 2*n)}
 		r.budget.free, r.budget.all = o.Memory, o.Memory
 		r.budget.cond.L = &r.budget.mu
 		var wg sync.WaitGroup
 		for range n {
-			r.spare <- nil // allocated when it is needed
-			r.spare <- nil
 			wg.Go(r.work)
 		}
 		go func() {
@@ -104,8 +101,8 @@ type filesReader struct {
 	names   []string
 	next    atomic.Int64
 	results chan FileData
-	spare   chan []byte // buffers of smallFile bytes, nil if not yet allocated
-	budget  struct {    // of large files
+	held    chan struct{} // one for each buffer of loadBuffers that is in use
+	budget  struct {      // of large files
 		mu        sync.Mutex
 		cond      sync.Cond
 		free, all int64
@@ -114,7 +111,10 @@ type filesReader struct {
 
 // release takes back what a result held.
 func (r *filesReader) release(d FileData) {
-	r.spare <- d.whole
+	if d.whole != nil {
+		loadBuffers.Put(d.whole)
+	}
+	<-r.held
 	if d.large > 0 {
 		r.budget.mu.Lock()
 		r.budget.free += d.large
@@ -132,14 +132,13 @@ func (r *filesReader) work() {
 		if i >= len(r.names) {
 			return
 		}
-		d := FileData{Index: i, Name: r.names[i], whole: <-r.spare}
+		d := FileData{Index: i, Name: r.names[i]}
+		r.held <- struct{}{}
 		if r.ctx.Err() != nil {
 			d.Err = &os.PathError{Op: "read", Path: d.Name, Err: context.Cause(r.ctx)}
 		} else {
-			if d.whole == nil {
-				d.whole = make([]byte, smallFile)
-			}
-			d.Data, d.Err = f.load(r.ctx, d.Name, d.whole, func(n int64) {
+			d.whole = loadBuffers.Get().(*[loadMax]byte)
+			d.Data, d.Err = f.load(r.ctx, d.Name, d.whole[:], func(n int64) {
 				d.large = r.reserve(n)
 			})
 			if errors.Is(d.Err, reactor.ErrTaken) { // the kernel may still write to it

@@ -159,6 +159,29 @@ func TestReadFilesCancelled(t *testing.T) {
 	})
 }
 
+// TestReadFilesReuseBuffers: a second loop takes the buffers of the first.
+func TestReadFilesReuseBuffers(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops buffers at random under the race detector")
+	}
+	names := manyFiles(t, 4) // none larger than a buffer
+	least := uint64(1 << 62)
+	for range 20 { // a collection of garbage may empty the pool
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for d := range ufile.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{}) {
+			if d.Err != nil {
+				t.Fatal(d.Err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least >= 64<<10 {
+		t.Errorf("a loop over %d small files allocates %d bytes", len(names), least)
+	}
+}
+
 // TestReadFilesDescriptors: no more files are open at a time than Options.Files.
 func TestReadFilesDescriptors(t *testing.T) {
 	const dir = "/proc/self/fd"
