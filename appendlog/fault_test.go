@@ -352,8 +352,8 @@ func TestKillThenPowerCut(t *testing.T) {
 	}
 }
 
-// TestFailedDisk lets each write and each sync fail once, as after an error of the disk: the
-// kernel counts the pages as written. The log is closed or its process dies, it is opened
+// TestFailedDisk lets each write and each sync fail once, before a merge one in three, as after an
+// error of the disk: the kernel counts the pages as written. The log is closed or its process dies, it is opened
 // again, more records are acknowledged, and then the power is cut, at any moment. Every
 // record that was acknowledged, before or after the failure, is there.
 // Promise: appendlog/failed-disk-reopened
@@ -363,8 +363,8 @@ func TestFailedDisk(t *testing.T) {
 		for _, closes := range []bool{true, false} {
 			name := mode.String() + map[bool]string{true: "-closed", false: "-killed"}[closes]
 			t.Run(name, func(t *testing.T) {
-				failed := map[string]int{}
-				for nth, hit := 0, "?"; hit != "" && !t.Failed(); nth++ {
+				failed, step := map[string]int{}, ringtest.Rounds(1, 3)
+				for nth, hit := rand.IntN(step), "?"; hit != "" && !t.Failed(); nth += step {
 					hit = failedDisk(t, mode, closes, nth)
 					failed[hit]++
 				}

@@ -197,9 +197,9 @@ func TestGroupLogSeeded(t *testing.T) {
 	}
 	for _, p := range []leftOut{
 		{"large", work{mode: "WAL", commits: 4, large: true, extra: "PRAGMA wal_autocheckpoint=0"}, powercut.Class{Suffix: "-wal", From: 3}},
-		{"log", work{mode: "WAL", commits: 4}, powercut.Class{Suffix: ".log", Through: true, From: 1}},
-		{"wal-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "-wal", From: 2}},
-		{"wal-wrap", work{mode: "WAL", commits: 12, extra: "PRAGMA wal_autocheckpoint=1000"}, powercut.Class{Suffix: "-wal", From: 2}},
+		{"log", work{mode: "WAL", commits: 4}, powercut.Class{Suffix: ".log", Through: true, From: 2}},
+		{"wal-checkpoint", work{mode: "WAL", commits: 8}, powercut.Class{Suffix: "-wal", From: 4}},
+		{"wal-wrap", work{mode: "WAL", commits: 12, extra: "PRAGMA wal_autocheckpoint=1000"}, powercut.Class{Suffix: "-wal", From: 3}},
 		{"directory", work{mode: "WAL", commits: 1}, powercut.Class{Suffix: "/", Every: true}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
