@@ -32,8 +32,14 @@ type alone struct {
 	poll [2][1]sys.PollFD
 
 	waits    int  // since another socket was active, at most aloneAfter; guarded by the socket's mu
+	young    bool // it has a few waits beside other sockets, see addAlone
 	recalled bool // the socket must return to its loop; guarded by the socket's mu
 }
+
+// At most maxYoung sockets of a loop wait alone beside others, each of them youngWaits times: a
+// call over a new connection then costs what it costs with package net. Each of them has two
+// descriptors.
+const maxYoung, youngWaits = 64, 4
 
 // newAlone makes the callbacks for Go's netpoller once, so that a wait allocates nothing.
 func newAlone(fd *sys.FD, file netFile) (*alone, error) {
@@ -99,8 +105,8 @@ func (s *sock) leaveLoop() {
 	s.mu.Unlock()
 }
 
-// beginAlone makes a connection of package net that is the first socket of loop l wait alone,
-// and reports whether it does. fd is a duplicate of its descriptor.
+// beginAlone makes a connection of package net wait alone on loop l, if addAlone allows it, and
+// reports whether it does. fd is a duplicate of its descriptor.
 func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 	file, ok := old.(netFile)
 	if !ok {
@@ -113,7 +119,7 @@ func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 		return false
 	}
 	s.fd, s.loop, s.alone = own, l, a // before the loop can find the socket in its table
-	if !l.table.addFirst(s) {
+	if !l.table.addAlone(s) {
 		s.fd, s.loop, s.alone = nil, nil, nil
 		own.Detach()
 		return false
@@ -138,13 +144,16 @@ func (s *sock) returnToLoop() {
 	s.wr.ready.Store(true)
 	s.mu.Unlock()
 	_ = a.file.Close() // ends a call that waits in the other direction; our own duplicate
+	if a.young {
+		s.loop.table.settle(s.key)
+	}
 }
 
 // waitAlone is wait for a socket that is alone. With a try it waits until try returns true, which done
 // reports. The caller holds mu, which waitAlone unlocks.
 func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (done bool) {
 	a := s.alone
-	if a.recalled {
+	if a.recalled || a.young && (a.waits >= youngWaits || s.loop.starved.Load()) { // a starved driver needs help
 		s.returnToLoop()
 		return false
 	}

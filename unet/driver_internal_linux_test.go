@@ -246,6 +246,65 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 	}
 }
 
+// TestYoungConnectionsWaitAlone dials beside another connection: the first waits do not need the
+// driver, later ones do. Only some connections may wait so at a time.
+func TestYoungConnectionsWaitAlone(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := connect(t, s)
+	young := func() int {
+		first.loop.table.mu.Lock()
+		defer first.loop.table.mu.Unlock()
+		return first.loop.table.young
+	}
+	c, peer := connect(t, s)
+	for i := range youngWaits + 2 {
+		read := make(chan error, 1)
+		go func() { _, err := c.Read(make([]byte, 8)); read <- err }()
+		want := parkedAlone
+		if i >= youngWaits {
+			want = parked
+		}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			c.mu.Lock()
+			state := c.rd.state
+			c.mu.Unlock()
+			if state == want {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("wait %d: state %d, want %d", i, state, want)
+			}
+		}
+		if _, err := peer.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := young(); n != 0 || isAlone(c) {
+		t.Errorf("%d connections are young after %d waits; alone: %v", n, youngWaits+2, isAlone(c))
+	}
+	var all []*TCPConn
+	for i := range maxYoung + 1 {
+		c, _ := connect(t, s)
+		if all = append(all, c); isAlone(c) != (i < maxYoung) {
+			t.Errorf("connection %d waits alone: %v", i, isAlone(c))
+		}
+	}
+	for _, c := range all {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := young(); n != 0 {
+		t.Errorf("%d closed connections are young", n)
+	}
+}
+
 // TestAloneWaitsEnd ends the calls of a connection that waits alone: by a deadline, by
 // Close, by the end of the stream, and by the activity of other connections, in both
 // directions at once.
@@ -549,6 +608,7 @@ func TestSpuriousEventWhileLeaving(t *testing.T) {
 	}
 	connect(t, s) // the first connection waits alone
 	c, peer := connect(t, s)
+	c.alone.waits = youngWaits // the next wait is in the loop
 	read := make(chan error, 1)
 	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
