@@ -29,7 +29,7 @@ type file struct {
 	flags      vfs.OpenFlag
 	owner      bool          // it is the database itself
 	entry      bool          // its directory entry is not known to be durable
-	made       bool          // this connection made it, and a sync of the file covers its entry
+	made       bool          // this connection made it, and a sync of the file covers its entry and earlier removals
 	shares     bool          // the groups of the database can sync it
 	chunk      int64         // bytes, see ChunkSize
 	prefetch   *prefetcher   // nil without prefetch
@@ -105,14 +105,15 @@ func (f *file) need(write bool) error {
 	}
 	f.File, f.fd, f.absent = base, descriptor(base), nil
 	f.entry, f.shares = !f.db.durable(f.id), f.db.shares(f.fd)
-	f.made = made && (f.shares || ordered(f.vfs.VFS))
-	f.frames.fresh = f.made && f.exclusive() && (!f.shares || !f.db.group.needsFlush)
+	says := ordered(f.vfs.VFS)
+	f.made = made && (f.shares && f.db.entries || says)
+	f.frames.fresh = made && f.exclusive() && (f.shares && !f.db.group.needsFlush || says)
 	f.startLog()
 	return nil
 }
 
-// ordered reports whether a base says that a sync of a new file covers its entry, and that the file has no old content
-// after a power cut. The default VFS does not say it: see database.shares.
+// ordered reports whether a base says that a sync of a new file covers its entry and what was removed from its directory
+// before, and that the file has no old content after a power cut. The default VFS does not say it: see database.shares.
 func ordered(base vfs.VFS) bool {
 	b, ok := base.(interface{ Ordered() bool })
 	return ok && b.Ordered()
@@ -264,6 +265,12 @@ func (f *file) makeDurable(flags vfs.SyncFlag) error {
 	if f.nothingToSync() {
 		return nil
 	}
+	removals := f.frames != nil && f.entry && f.shares && !f.db.entries // that of a journal must not be durable later
+	if removals {
+		if err := f.syncEntry(); err != nil {
+			return err
+		}
+	}
 	all, err := f.sync(flags)
 	if err != nil {
 		f.db.fail(err)
@@ -273,9 +280,9 @@ func (f *file) makeDurable(flags vfs.SyncFlag) error {
 	if !f.entry {
 		return nil
 	}
-	if !all && !f.made && f.options().DirSync != Off {
-		if err := f.vfs.syncDir(f.db, filepath.Dir(f.name)); err != nil {
-			return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
+	if !all && !f.made && !removals {
+		if err := f.syncEntry(); err != nil {
+			return err
 		}
 	}
 	f.entry = false
@@ -284,6 +291,17 @@ func (f *file) makeDurable(flags vfs.SyncFlag) error {
 	}
 	if id := f.id(); f.db != nil && !f.owner && id.unique() {
 		f.db.entry.Store(&id)
+	}
+	return nil
+}
+
+// syncEntry makes the entries of the file's directory durable.
+func (f *file) syncEntry() error {
+	if f.options().DirSync == Off {
+		return nil
+	}
+	if err := f.vfs.syncDir(f.db, filepath.Dir(f.name)); err != nil {
+		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
 	}
 	return nil
 }

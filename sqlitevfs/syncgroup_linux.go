@@ -27,6 +27,9 @@ const (
 	// cache. An fdatasync of any file adds the flush, and reports that the file system was shut
 	// down by an error.
 	bySyncFSAndFlush
+	// bySyncFSNotRemovals: syncfs makes everything durable. The first sync of a new file makes its entry durable, as with
+	// the others, but not what was removed from its directory before.
+	bySyncFSNotRemovals
 )
 
 // fileSystem is a row of the table of the effects of syncfs. The rows come from the source of
@@ -55,8 +58,8 @@ var fileSystems = []fileSystem{
 	// It flushes the device of the leader's file only: rtdev and logdev are refused.
 	{"xfs", unix.XFS_SUPER_MAGIC, bySyncFSAndFlush, "syncfs forces the log only", []string{"rtdev", "logdev"}},
 	// btrfs_sync_fs waits for ordered extents and commits the transactions that they have
-	// joined.
-	{"btrfs", unix.BTRFS_SUPER_MAGIC, bySyncFS, "syncfs commits the transaction", []string{"nobarrier"}},
+	// joined. Its fsync logs the entry of the file, and no other change of the directory.
+	{"btrfs", unix.BTRFS_SUPER_MAGIC, bySyncFSNotRemovals, "syncfs commits the transaction", []string{"nobarrier"}},
 	{"f2fs", unix.F2FS_SUPER_MAGIC, noSharing, "a checkpoint that finds nothing to do flushes nothing, and overwriting in place leaves nothing to do", nil},
 	// ovl_sync_fs syncs the file system below. Neither syncfs nor sync_file_range of a file
 	// above reports a write that failed there.

@@ -62,7 +62,7 @@ func TestSharingTable(t *testing.T) {
 		6: bySyncFSAndFlush, // an unknown file system
 		7: bySyncFSAndFlush, 8: noSharing, 9: bySyncFS,
 		10: bySyncFSAndFlush, 11: noSharing, 12: noSharing,
-		13: bySyncFS, 14: noSharing, 15: noSharing, 16: noSharing, 17: noSharing, 18: noSharing, 19: noSharing,
+		13: bySyncFSNotRemovals, 14: noSharing, 15: noSharing, 16: noSharing, 17: noSharing, 18: noSharing, 19: noSharing,
 	} {
 		m, ok := findMount(mounts, id)
 		if !ok {

@@ -41,6 +41,7 @@ type sharing int
 const (
 	noSharing sharing = iota
 	bySyncFSAndFlush
+	bySyncFSNotRemovals
 )
 
 func sharingOf(int) (sharing, string) { return noSharing, "only Linux has syncfs" }

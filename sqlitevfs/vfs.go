@@ -95,8 +95,9 @@ func (v *ringVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 }
 
 // open opens a file of the base. made reports that it has made the file, a rollback journal, and that its
-// database is on a file system with which syncs are shared. Each of these (ext4, XFS, Btrfs) makes the entry
-// of a file that this system has made durable with the first sync of the file. A WAL may be an absentWAL.
+// database is on a file system with which syncs are shared. Ext4 and XFS make the entry of a file that this system has
+// made durable with the first sync of the file, and what was removed before. Btrfs makes only the entry durable: a WAL or
+// a journal of an earlier mode could reappear, and hide or undo later commits. A WAL may be an absentWAL.
 func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, out vfs.OpenFlag, made bool, err error) {
 	if flags&(vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_WAL) != 0 && flags&vfs.OPEN_CREATE != 0 {
 		main, ok := vfsutil.UnwrapFile[*file](name.DatabaseFile())
@@ -106,7 +107,7 @@ func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, o
 			if main.exclusive() && v.missing(name.String()) {
 				return absentWAL{main.File}, flags, false, nil
 			}
-		case main.shares && main.db.entry.Load() == nil:
+		case main.shares && main.db.entries && main.db.entry.Load() == nil:
 			base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags|vfs.OPEN_EXCLUSIVE)
 			if err == nil {
 				return base, out &^ vfs.OPEN_EXCLUSIVE, true, nil

@@ -197,7 +197,7 @@ func selected(few ...string) []FileSystem {
 	})
 }
 
-// brief are the database workloads that run without -states.
+// brief are the database workloads that run without -states. Btrfs has changes only, with more states.
 var brief = []string{"group-wal", "alone-delete", "attach-delete", "log", "wakes"}
 
 // databases are the workloads of the VFS. Some use several processes.
@@ -226,19 +226,24 @@ var databases = []struct {
 		{VFS: "os", Levels: []string{"NORMAL"}, Commits: 8},
 	}},
 	{"wakes", []work{{VFS: "ringside-log", Params: "&_pragma=locking_mode(exclusive)", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 10, Wakes: true}}},
+	{"changes", []work{{VFS: "ringside", Mode: "WAL", Names: names(1), Levels: []string{"FULL"}, Commits: 10, Changes: true, Large: true}}},
 	{"log-psow", []work{{VFS: "ringside-log", Params: "&psow=0", Mode: "WAL", Names: names(3), Levels: []string{"FULL"}, Commits: 15, PageSize: 1024}}},
 }
 
 // TestDatabases cuts the power of databases on real file systems.
 // Promise: sqlitevfs/tested-below-file
 func TestDatabases(t *testing.T) {
-	for _, fs := range selected("ext4", "xfs") {
+	for _, fs := range selected("ext4", "xfs", "btrfs") {
+		few, n := brief, 4
+		if fs.Name == "btrfs" {
+			few, n = []string{"changes"}, 40
+		}
 		if fs.Repair != nil {
 			continue // this mode loses synced files when blocks of deleted files are reused
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, k := range databases {
-				if *states == 0 && *only == "" && !slices.Contains(brief, k.name) {
+				if *states == 0 && *only == "" && !slices.Contains(few, k.name) {
 					continue
 				}
 				// This mode reuses the blocks of truncated and deleted journals before the
@@ -252,7 +257,7 @@ func TestDatabases(t *testing.T) {
 					works[0].Kind = "sqlite"
 					tr := newTrial(t, fs)
 					w, r := tr.record(t, works[0], works[1:]...)
-					if f := tr.explore(t, w, r, many(4)); f != nil {
+					if f := tr.explore(t, w, r, many(n)); f != nil {
 						tr.report(t, f, r)
 					}
 				})

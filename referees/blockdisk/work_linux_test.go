@@ -43,6 +43,7 @@ type work struct {
 	Attach   bool     // Names are pairs, and each transaction changes both
 	Large    bool     // some transactions have many pages
 	Wakes    bool     // each transaction has a connection of its own
+	Changes  bool     // see work.changes
 	PageSize int
 	Omit     string // a seeded bug, what is not synced: "journal", "wal" or "db"
 
@@ -164,6 +165,14 @@ func (w work) setup(name, vfsName string) (err error) {
 
 // lives is connection, and again after the failure that w asks for.
 func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) error {
+	if w.Changes {
+		for range w.Commits {
+			if err := w.changes(names[0], vfsName, level, rng, acked); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if w.Wakes {
 		commits := w.Commits
 		for w.Commits = 1; commits > 0; commits-- {
@@ -184,6 +193,56 @@ func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked
 	acked(failed, 1)
 	w.Fail = ""
 	return w.connection(names, vfsName, level, rng, acked)
+}
+
+// changes makes a commit with a rollback journal by the default VFS, which does not make the removal durable, and changes
+// the mode to w.Mode. It syncs the file system while the database has the journal. Then another connection, which is
+// alone, commits at level.
+func (w work) changes(name, vfsName, level string, rng *rand.Rand, acked func(name string, n int)) error {
+	const removes = "PRAGMA journal_mode=DELETE; PRAGMA cache_size=5"
+	if _, err := w.commits(name, "os", removes, "PRAGMA journal_mode="+w.Mode, rng, 1, w.syncFS); err != nil {
+		return err
+	}
+	alone := "PRAGMA locking_mode=EXCLUSIVE; PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=" + level
+	_, err := w.commits(name, vfsName, alone, "", rng, 3, func(n int) error { acked(name, n-1); return nil })
+	return err
+}
+
+// commits makes commits by a connection of their own, between other statements. within is called in each transaction.
+func (w work) commits(name, vfsName, before, after string, rng *rand.Rand, commits int, within func(n int) error) (n int, err error) {
+	c, err := w.open(name, vfsName)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := c.Exec(before); err != nil {
+		return 0, err
+	}
+	for range commits {
+		if n, err = number(c, "SELECT n FROM n"); err != nil {
+			return n, err
+		}
+		n++
+		if err := c.Exec("BEGIN;" + w.transaction("main", n, rng) + "UPDATE a SET x=hex(randomblob(8))"); err != nil {
+			return n, err
+		}
+		if err := within(n); err != nil {
+			return n, err
+		}
+		if err := c.Exec("COMMIT"); err != nil {
+			return n, err
+		}
+	}
+	return n, c.Exec(after)
+}
+
+func (w work) syncFS(int) error {
+	dir, err := os.Open(w.Dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return unix.Syncfs(int(dir.Fd()))
 }
 
 // connection makes its commits. Commits of a database are numbered in the order of their
