@@ -313,7 +313,7 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 		return 0, false, nil
 	}
 	raw, err := file.SyscallConn()
-	if err != nil {
+	if err != nil || streamSource(r) == nil && c.check(&c.wr) != nil { // the caller's Write returns the error
 		return 0, false, nil
 	}
 	sent, unfit, err := c.sendFrom(raw.Control, limit)

@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -222,6 +224,40 @@ func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 				_, err = to.(io.ReaderFrom).ReadFrom(from)
 				return append(all, describe(err))
 			})
+		})
+	}
+}
+
+// TestSendFileErrorsAreThoseOfNet compares the errors of copies from a file to a connection that passed its
+// deadline or was closed, with data to send and without.
+// Promise: unet/differences-package-net
+func TestSendFileErrorsAreThoseOfNet(t *testing.T) {
+	for _, data := range []string{"data", ""} {
+		asNet(t, func(t *testing.T, s *unet.System) (all []string) {
+			name := filepath.Join(t.TempDir(), "f")
+			if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			to, _ := pair(t, s, "tcp")
+			send := func() {
+				_, err := f.Seek(0, io.SeekStart)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = to.(io.ReaderFrom).ReadFrom(f)
+				ends := strings.NewReplacer(to.LocalAddr().String(), "", to.RemoteAddr().String(), "")
+				all = append(all, ends.Replace(describe(err)))
+			}
+			_ = to.SetWriteDeadline(time.Unix(1, 0))
+			send()
+			_ = to.Close()
+			send()
+			return all
 		})
 	}
 }
