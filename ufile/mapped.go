@@ -140,7 +140,7 @@ func (m *Mapped) Slice(off int64, n int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := m.touch(first, last); err != nil {
+	if err := m.touch(off, n); err != nil {
 		return nil, err
 	}
 	if off > m.valid.Load()-int64(n) { // closed meanwhile
@@ -345,7 +345,7 @@ func (m *Mapped) read(first, end int) (int, error) {
 func (m *Mapped) readInto(p []byte, off int64, mayTouch bool) (int, error) {
 	f := m.f
 	if f.direct { // a read would not use the page cache
-		return len(p), m.touch(int(off>>m.shift), int((off+int64(len(p))-1)>>m.shift))
+		return len(p), m.touch(off, len(p))
 	}
 	if !f.accelerated() {
 		return f.plainCall(reading, p, off)
@@ -365,14 +365,15 @@ func (m *Mapped) readInto(p []byte, off int64, mayTouch bool) (int, error) {
 	defer turn.done()
 	if mayTouch && turn != (plainTurn{}) {
 		f.plain.Add(1)
-		return 1, m.touch(int(off>>m.shift), int(off>>m.shift))
+		return 1, m.touch(off, 1)
 	}
 	return f.plainCall(reading, p, off)
 }
 
-// touch accesses pages, so that the memory can be accessed without a fault. The error is for pages
-// that the file no longer has, or that cannot be read.
-func (m *Mapped) touch(first, last int) (err error) {
+// touch accesses the pages of n bytes, so that the memory can be accessed without a fault: the first
+// one at off, where the caller will find the cache line. The error is for pages that the file no
+// longer has, or that cannot be read.
+func (m *Mapped) touch(off int64, n int) (err error) {
 	done, old := false, debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
@@ -380,8 +381,8 @@ func (m *Mapped) touch(first, last int) (err error) {
 			err = m.faultError(recover())
 		}
 	}()
-	for page := first; page <= last; page++ {
-		runtime.KeepAlive(m.data[page<<m.shift])
+	for at, end := off, off+int64(n); at < end; at = (at>>m.shift + 1) << m.shift {
+		runtime.KeepAlive(m.data[at])
 	}
 	done = true
 	return nil
