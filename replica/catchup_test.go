@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,15 +20,23 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// transfers counts the snapshots that are sent.
+// transfers counts the snapshots that are sent to a member that runs.
 type transfers struct {
 	network
+	runs  *atomic.Bool
 	count *atomic.Int64
 }
 
 func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if !n.runs.Load() {
+		return n.network.InstallSnapshot(id, target, args, resp, data)
+	}
 	n.count.Add(1)
-	return n.network.InstallSnapshot(id, target, args, resp, data)
+	err := n.network.InstallSnapshot(id, target, args, resp, data)
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+		n.count.Add(-1) // it does not listen yet
+	}
+	return err
 }
 
 // TestTransferHoldsTheLog: while a member fetches files, more is committed than the log keeps, and snapshots are
@@ -35,11 +44,12 @@ func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, 
 //
 // Promise: replica/transfer-holds-log
 func TestTransferHoldsTheLog(t *testing.T) {
+	var runs atomic.Bool
 	var count atomic.Int64
 	var slow atomic.Pointer[string]
 	gate := make(chan struct{})
 	release := sync.OnceFunc(func() { close(gate) })
-	c := newCluster(t, 3, Options{SnapshotEntries: 20, around: func(n network) network { return transfers{n, &count} },
+	c := newCluster(t, 3, Options{SnapshotEntries: 20, around: func(n network) network { return transfers{n, &runs, &count} },
 		disk: disk{around: func(path string, sync func() error) error {
 			if dir := slow.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
 				<-gate
@@ -64,6 +74,7 @@ func TestTransferHoldsTheLog(t *testing.T) {
 	commits()
 	dir := filepath.Join(c.dir, away)
 	slow.Store(&dir)
+	runs.Store(true)
 	n := c.start(away)
 	until(t, "a snapshot is being sent", func() bool { return count.Load() == 1 && leader.store.holds.first(leader.store.Store) < 1<<40 })
 	for range 3 {
