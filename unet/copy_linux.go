@@ -142,7 +142,7 @@ type sink interface {
 // nothing.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (moved int64, handled bool, err error) {
 	src := streamSource(r)
-	if src == nil || c.lock.Closed() {
+	if src == nil {
 		return 0, false, nil
 	}
 	return c.loop.system.splice(c, src, ownSource(r), limit)
@@ -313,7 +313,7 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 		return 0, false, nil
 	}
 	raw, err := file.SyscallConn()
-	if err != nil || streamSource(r) == nil && c.check(&c.wr) != nil { // the caller's Write returns the error
+	if err != nil || c.check(&c.wr) != nil { // the caller's Write returns the error
 		return 0, false, nil
 	}
 	sent, unfit, err := c.sendFrom(raw.Control, limit)

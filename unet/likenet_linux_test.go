@@ -222,7 +222,17 @@ func TestCopyErrorsAreThoseOfNet(t *testing.T) {
 				all = append(all, describe(err))
 				_ = to.Close()
 				_, err = to.(io.ReaderFrom).ReadFrom(from)
-				return append(all, describe(err))
+				all = append(all, describe(err))
+				from, peer := pair(t, s, network)
+				if _, err := peer.Write([]byte("data")); err != nil {
+					t.Fatal(err)
+				}
+				_ = peer.Close()
+				for range 2 { // data, and its end
+					_, err = to.(io.ReaderFrom).ReadFrom(from)
+					all = append(all, describe(err))
+				}
+				return all
 			})
 		})
 	}
