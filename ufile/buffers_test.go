@@ -193,7 +193,7 @@ func TestBuffersOutliveRings(t *testing.T) {
 // TestBuffersGetAndPut checks whose the buffers are.
 func TestBuffersGetAndPut(t *testing.T) {
 	s := newSystem(t, ufile.Options{})
-	for _, bad := range [][2]int{{0, 1}, {1, 0}, {-1, 1}, {1, -1}, {math.MaxInt, 4096}, {2, math.MaxInt}} {
+	for _, bad := range [][2]int{{0, 1}, {1, 0}, {-1, 1}, {1, -1}, {math.MaxInt, 4096}, {2, math.MaxInt}, {math.MaxInt >> 14, 4096}} {
 		if _, err := s.NewBuffers(bad[0], bad[1]); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("a pool of %v: %v", bad, err)
 		}
