@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,23 +19,14 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// transfers counts the snapshots that are sent to a member that runs.
+// transfers calls send for each snapshot that is sent to a member.
 type transfers struct {
 	network
-	runs  *atomic.Bool
-	count *atomic.Int64
+	send func(id raft.ServerID, send func() error) error
 }
 
 func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if !n.runs.Load() {
-		return n.network.InstallSnapshot(id, target, args, resp, data)
-	}
-	n.count.Add(1)
-	err := n.network.InstallSnapshot(id, target, args, resp, data)
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-		n.count.Add(-1) // it does not listen yet
-	}
-	return err
+	return n.send(id, func() error { return n.network.InstallSnapshot(id, target, args, resp, data) })
 }
 
 // TestTransferHoldsTheLog: while a member fetches files, more is committed than the log keeps, and snapshots are
@@ -44,14 +34,27 @@ func (n transfers) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, 
 //
 // Promise: replica/transfer-holds-log
 func TestTransferHoldsTheLog(t *testing.T) {
-	var runs atomic.Bool
-	var count atomic.Int64
-	var slow atomic.Pointer[string]
+	var count atomic.Int64          // snapshots that are sent to the member
+	var slow atomic.Pointer[string] // its directory
+	var fetches atomic.Bool         // it has begun
 	gate := make(chan struct{})
 	release := sync.OnceFunc(func() { close(gate) })
-	c := newCluster(t, 3, Options{SnapshotEntries: 20, around: func(n network) network { return transfers{n, &runs, &count} },
+	send := func(id raft.ServerID, send func() error) error {
+		if dir := slow.Load(); dir == nil || filepath.Base(*dir) != string(id) {
+			return send()
+		}
+		count.Add(1)
+		err := send()
+		t.Log("a snapshot was sent to the member:", err)
+		if err != nil && !fetches.Load() {
+			count.Add(-1) // it did not run yet
+		}
+		return err
+	}
+	c := newCluster(t, 3, Options{SnapshotEntries: 20, around: func(n network) network { return transfers{n, send} },
 		disk: disk{around: func(path string, sync func() error) error {
 			if dir := slow.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
+				fetches.Store(true)
 				<-gate
 			}
 			return sync()
@@ -74,9 +77,8 @@ func TestTransferHoldsTheLog(t *testing.T) {
 	commits()
 	dir := filepath.Join(c.dir, away)
 	slow.Store(&dir)
-	runs.Store(true)
 	n := c.start(away)
-	until(t, "a snapshot is being sent", func() bool { return count.Load() == 1 && leader.store.holds.first(leader.store.Store) < 1<<40 })
+	until(t, "the member fetches", func() bool { return fetches.Load() && leader.store.holds.first(leader.store.Store) < 1<<40 })
 	for range 3 {
 		commits()
 	}
