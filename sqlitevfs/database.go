@@ -20,7 +20,6 @@ type database struct {
 	joining sync.Once
 	group   *syncGroup // nil without group sync
 	device  uint64     // of the database and of the files that its group syncs
-	entries bool       // the first sync of a new file covers its entry, and what was removed from its directory before
 	// groupOff is why there is no group sync. It is nil until the first connection has joined a group.
 	groupOff atomic.Pointer[string]
 
@@ -148,7 +147,6 @@ func (d *database) join(fd int) (off string) {
 	}
 	how, reason := sharingOf(fd)
 	d.device = fileID(fd).Device
-	d.entries = how != noSharing && how != bySyncFSNotRemovals
 	if d.group = syncGroupOf(fd, how, d.opts.GroupSync == On); d.group == nil {
 		return "off: " + reason
 	}

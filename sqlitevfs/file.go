@@ -106,7 +106,7 @@ func (f *file) need(write bool) error {
 	f.File, f.fd, f.absent = base, descriptor(base), nil
 	f.entry, f.shares = !f.db.durable(f.id), f.db.shares(f.fd)
 	says := ordered(f.vfs.VFS)
-	f.made = made && (f.shares && f.db.entries || says)
+	f.made = made && (f.shares && !f.db.group.leavesRemovals || says)
 	f.frames.fresh = made && f.exclusive() && (f.shares && !f.db.group.needsFlush || says)
 	f.startLog()
 	return nil
@@ -265,7 +265,7 @@ func (f *file) makeDurable(flags vfs.SyncFlag) error {
 	if f.nothingToSync() {
 		return nil
 	}
-	removals := f.frames != nil && f.entry && f.shares && !f.db.entries // that of a journal must not be durable later
+	removals := f.frames != nil && f.entry && f.shares && f.db.group.leavesRemovals // that of a journal must not be durable later
 	if removals {
 		if err := f.syncEntry(); err != nil {
 			return err
@@ -300,10 +300,7 @@ func (f *file) syncEntry() error {
 	if f.options().DirSync == Off {
 		return nil
 	}
-	if err := f.vfs.syncDir(f.db, filepath.Dir(f.name)); err != nil {
-		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
-	}
-	return nil
+	return f.vfs.syncDir(f.db, filepath.Dir(f.name))
 }
 
 func (f *file) id() identity {

@@ -43,8 +43,10 @@ type syncGroup struct {
 	syncAll    func(fd int) error // syncfs
 	writeError func(fd int) error // returns the error of writes of a file that failed
 	needsFlush bool               // syncfs may leave out the device's flush; an fdatasync makes up for it
-	minLimit   time.Duration
-	forced     bool // share without comparing rates
+	// leavesRemovals: the first sync of a new file covers its entry, but not what was removed from its directory before.
+	leavesRemovals bool
+	minLimit       time.Duration
+	forced         bool // share without comparing rates
 
 	mu        sync.Mutex
 	alone     int       // running plain syncs
@@ -363,7 +365,7 @@ func syncGroupOf(fd int, how sharing, forced bool) *syncGroup {
 	g := syncGroups.all[key]
 	if g == nil {
 		g = newSyncGroup()
-		g.forced, g.needsFlush = forced, how == bySyncFSAndFlush
+		g.forced, g.needsFlush, g.leavesRemovals = forced, how == bySyncFSAndFlush, how == bySyncFSNotRemovals
 		if syncGroups.all == nil {
 			syncGroups.all = make(map[syncGroupKey]*syncGroup)
 		}

@@ -107,7 +107,7 @@ func (v *ringVFS) open(name *vfs.Filename, flags vfs.OpenFlag) (base vfs.File, o
 			if main.exclusive() && v.missing(name.String()) {
 				return absentWAL{main.File}, flags, false, nil
 			}
-		case main.shares && main.db.entries && main.db.entry.Load() == nil:
+		case main.shares && !main.db.group.leavesRemovals && main.db.entry.Load() == nil:
 			base, out, err = vfsutil.WrapOpenFilename(v.VFS, name, flags|vfs.OPEN_EXCLUSIVE)
 			if err == nil {
 				return base, out &^ vfs.OPEN_EXCLUSIVE, true, nil
@@ -187,10 +187,7 @@ func (v *ringVFS) Delete(name string, syncDir bool) error {
 	if !sync {
 		return nil
 	}
-	if err := v.syncDir(db, filepath.Dir(name)); err != nil {
-		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
-	}
-	return nil
+	return v.syncDir(db, filepath.Dir(name))
 }
 
 const (
@@ -208,10 +205,11 @@ func (v *ringVFS) syncDir(db *database, dir string) error {
 	switch {
 	case err == nil:
 		db.count(func(s *counters) { s.dirSyncs.Add(1) })
+		return nil
 	case mayIgnore(err):
-		err = nil
+		return nil
 	case db != nil:
 		db.fail(err)
 	}
-	return err
+	return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
 }
