@@ -40,15 +40,15 @@ type Buffers struct {
 // NewBuffers returns a pool for files of the default system; see [System.NewBuffers].
 func NewBuffers(n, size int) (*Buffers, error) { return defaultSystem().NewBuffers(n, size) }
 
-// maxPool is more than a program can address on any platform that registers memory.
-const maxPool = 1 << 46
+// maxPool is more bytes than a program can address.
+const maxPool = min(math.MaxInt/2, 1<<46)
 
 // NewBuffers returns a pool of n buffers of size bytes for files of the system. It opens no rings:
 // the memory is registered when they are open. An error means that n or size is not
 // positive, or the product too large.
 func (s *System) NewBuffers(n, size int) (*Buffers, error) {
 	stride := (size + DirectAlign - 1) / DirectAlign * DirectAlign
-	if n <= 0 || size <= 0 || stride <= 0 || n > math.MaxInt/2/stride || int64(n) > maxPool/int64(stride) {
+	if n <= 0 || size <= 0 || stride <= 0 || n > maxPool/stride {
 		return nil, fmt.Errorf("ufile: a pool of %d buffers of %d bytes: %w", n, size, syscall.EINVAL)
 	}
 	b := &Buffers{size: size, inUse: make([]bool, n), free: make([][]byte, n)}
