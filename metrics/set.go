@@ -14,7 +14,8 @@
 //	prometheus.MustRegister(prom.Collector(set))
 //
 // Reading the counters of a source takes a few atomic loads, and a mutex that no operation
-// of the source holds for long; those of a Backup, two mutexes for each of its databases. All functions and methods may be called concurrently.
+// of the source holds for long; those of a Backup, two mutexes for each of its databases. All
+// functions and methods may be called concurrently.
 package metrics
 
 import (

@@ -357,11 +357,7 @@ func TestStaleOfNewDatabase(t *testing.T) {
 		for _, n := range c.nodes {
 			db, err := n.Open(name, Stale(0))
 			must(t, err)
-			until(t, "the connection meets no election", func() bool {
-				err = db.PingContext(t.Context())
-				return !retryable(err)
-			})
-			if err != nil {
+			if err := pastElections(t, func() error { return db.PingContext(t.Context()) }); err != nil {
 				t.Fatalf("%s on %s: %v", name, n.opts.ID, err)
 			}
 			must(t, db.Close())

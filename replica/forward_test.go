@@ -224,32 +224,23 @@ func TestForwardedText(t *testing.T) {
 	db := open(t, c.followers()[0], "db")
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	// On a slow machine a statement may meet an election.
-	runs := func(run func() error) (err error) {
-		until(t, "the statement meets no election", func() bool {
-			err = run()
-			_, elects := errors.AsType[*NotLeaderError](err)
-			return !elects
-		})
-		return err
-	}
 	for _, q := range []string{"CREATE TABLE t(x)", "INSERT INTO t VALUES('a\xff\xfeb')"} {
-		must(t, runs(func() error { _, err := db.ExecContext(ctx, q); return err }))
+		must(t, pastElections(t, func() error { _, err := db.ExecContext(ctx, q); return err }))
 	}
 	var got string
 	read := func() error { return db.QueryRowContext(ctx, "SELECT hex(CAST(x AS BLOB)) FROM t").Scan(&got) }
-	if err := runs(read); err != nil || got != "61FFFE62" {
+	if err := pastElections(t, read); err != nil || got != "61FFFE62" {
 		t.Errorf("the row has the bytes %s, %v", got, err)
 	}
 	size := 0
 	long := "SELECT length('" + strings.Repeat("<", 5<<20) + "') AS n"
-	if err := runs(func() error { return db.QueryRowContext(ctx, long).Scan(&size) }); err != nil || size != 5<<20 {
+	if err := pastElections(t, func() error { return db.QueryRowContext(ctx, long).Scan(&size) }); err != nil || size != 5<<20 {
 		t.Errorf("%d characters, %v", size, err)
 	}
 	// The name of this column is longer than the driver of SQLite allows: only a session of the leader
 	// recovers from its panic.
 	long = "SELECT length('" + strings.Repeat("<", 2<<20) + "')"
-	if err := runs(func() error {
+	if err := pastElections(t, func() error {
 		session, err := c.leader().forwardSession(ctx, "db")
 		defer session.close()
 		if err != nil {

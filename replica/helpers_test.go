@@ -326,6 +326,18 @@ func until(t testing.TB, what string, done func() bool) {
 	}
 }
 
+// pastElections returns the result of run. It runs again while there is no leader: on a slow machine any operation may
+// meet an election.
+func pastElections(t testing.TB, run func() error) (err error) {
+	t.Helper()
+	until(t, "the operation meets no election", func() bool {
+		err = run()
+		_, elects := errors.AsType[*NotLeaderError](err)
+		return !elects
+	})
+	return err
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -246,6 +246,26 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 	}
 }
 
+// awaitParked waits until a call waits in a direction of a socket, in that state. then, if it is not nil, is called
+// with the socket's mutex.
+func awaitParked(t *testing.T, s *sock, h *direction, state waitState, then func()) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		is := h.state == state
+		if is && then != nil {
+			then()
+		}
+		s.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the call does not wait in state %d", state)
+		}
+	}
+}
+
 // TestYoungConnectionsWaitAlone dials beside another connection: the first waits do not need the
 // driver, later ones do. Only some connections may wait so at a time.
 func TestYoungConnectionsWaitAlone(t *testing.T) {
@@ -267,17 +287,7 @@ func TestYoungConnectionsWaitAlone(t *testing.T) {
 		if i >= youngWaits {
 			want = parked
 		}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			c.mu.Lock()
-			state := c.rd.state
-			c.mu.Unlock()
-			if state == want {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("wait %d: state %d, want %d", i, state, want)
-			}
-		}
+		awaitParked(t, &c.sock, &c.rd, want, nil)
 		if _, err := peer.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -318,20 +328,6 @@ func TestAloneWaitsEnd(t *testing.T) {
 	if !isAlone(c) {
 		t.Fatal("the first connection of a System does not wait alone")
 	}
-	parkedIn := func(h *direction, state waitState) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			c.mu.Lock()
-			is := h.state == state
-			c.mu.Unlock()
-			if is {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal("the call does not wait as expected")
-			}
-		}
-	}
 	errs := func(f func([]byte) (int, error), p []byte) chan error {
 		ch := make(chan error, 1)
 		go func() { _, err := f(p); ch <- err }()
@@ -339,8 +335,8 @@ func TestAloneWaitsEnd(t *testing.T) {
 	}
 	big := make([]byte, 64<<20)
 	reads, writes := errs(c.Read, make([]byte, 8)), errs(c.Write, big)
-	parkedIn(&c.rd, parkedAlone)
-	parkedIn(&c.wr, parkedAlone)
+	awaitParked(t, &c.sock, &c.rd, parkedAlone, nil)
+	awaitParked(t, &c.sock, &c.wr, parkedAlone, nil)
 	if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -354,8 +350,8 @@ func TestAloneWaitsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads = errs(c.Read, make([]byte, 8))
-	parkedIn(&c.rd, parkedAlone)
-	parkedIn(&c.wr, parkedAlone) // the read deadline does not end it
+	awaitParked(t, &c.sock, &c.rd, parkedAlone, nil)
+	awaitParked(t, &c.sock, &c.wr, parkedAlone, nil) // the read deadline does not end it
 
 	c.mu.Lock()
 	c.alone.waits = 0
@@ -363,8 +359,8 @@ func TestAloneWaitsEnd(t *testing.T) {
 	if !c.recall() {
 		t.Fatal("the connection still waits alone")
 	}
-	parkedIn(&c.rd, parked)
-	parkedIn(&c.wr, parked)
+	awaitParked(t, &c.sock, &c.rd, parked, nil)
+	awaitParked(t, &c.sock, &c.wr, parked, nil)
 	if err := c.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -375,10 +371,10 @@ func TestAloneWaitsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes = errs(c.Write, big)
-	parkedIn(&c.wr, parked)
+	awaitParked(t, &c.sock, &c.wr, parked, nil)
 	c.leaveLoop() // while both calls wait for the loop
-	parkedIn(&c.rd, parkedAlone)
-	parkedIn(&c.wr, parkedAlone)
+	awaitParked(t, &c.sock, &c.rd, parkedAlone, nil)
+	awaitParked(t, &c.sock, &c.wr, parkedAlone, nil)
 	if _, err := peer.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +382,7 @@ func TestAloneWaitsEnd(t *testing.T) {
 		t.Error(err)
 	}
 	reads = errs(c.Read, make([]byte, 8))
-	parkedIn(&c.rd, parkedAlone)
+	awaitParked(t, &c.sock, &c.rd, parkedAlone, nil)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -611,20 +607,7 @@ func TestSpuriousEventWhileLeaving(t *testing.T) {
 	c.alone.waits = youngWaits // the next wait is in the loop
 	read := make(chan error, 1)
 	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		waits := c.rd.state == parked
-		if waits {
-			c.rd.state = taken // as by the loop
-		}
-		c.mu.Unlock()
-		if waits {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the Read does not wait")
-		}
-	}
+	awaitParked(t, &c.sock, &c.rd, parked, func() { c.rd.state = taken }) // as by the loop
 	c.wr.turn.Lock()
 	c.leaveLoop()
 	c.wr.turn.Unlock()
