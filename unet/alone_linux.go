@@ -127,17 +127,17 @@ func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
 	return true
 }
 
-// returnToLoop ends waiting alone. The caller holds mu, which it unlocks.
-func (s *sock) returnToLoop() {
+// returnToLoop ends waiting alone. It reports whether the loop watches the socket; if not, the
+// socket remains alone. The caller holds mu, which returnToLoop unlocks if it returns true.
+func (s *sock) returnToLoop() bool {
 	a := s.alone
 	events := uint32(watched)
 	if s.watchOut {
 		events |= syscall.EPOLLOUT
 	}
 	if errno := s.loop.poll.Add(s.fd.Int(), events, s.key); errno != 0 {
-		a.recalled = false // it remains alone
-		s.mu.Unlock()
-		return
+		a.recalled, a.waits = false, 0 // a young socket tries again after a few waits
+		return false
 	}
 	s.alone = nil
 	s.rd.ready.Store(true)
@@ -147,14 +147,15 @@ func (s *sock) returnToLoop() {
 	if a.young {
 		s.loop.table.settle(s.key)
 	}
+	return true
 }
 
 // waitAlone is wait for a socket that is alone. With a try it waits until try returns true, which done
 // reports. The caller holds mu, which waitAlone unlocks.
 func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (done bool) {
 	a := s.alone
-	if a.recalled || a.young && (a.waits >= youngWaits || s.loop.starved.Load()) { // a starved driver needs help
-		s.returnToLoop()
+	mustReturn := a.recalled || a.young && (a.waits >= youngWaits || s.loop.starved.Load()) // a starved driver needs help
+	if mustReturn && s.returnToLoop() {
 		return false
 	}
 	a.waits = min(a.waits+1, aloneAfter)

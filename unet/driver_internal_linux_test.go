@@ -315,6 +315,50 @@ func TestYoungConnectionsWaitAlone(t *testing.T) {
 	}
 }
 
+// TestYoungConnectionsThatCannotBeWatched refuses to watch a connection that must return to its
+// loop: its calls go on waiting alone until the loop can watch it.
+func TestYoungConnectionsThatCannotBeWatched(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := connect(t, s)
+	for _, starved := range []bool{false, true} {
+		c, peer := connect(t, s)
+		read := func(state waitState) {
+			t.Helper()
+			got := make(chan error, 1)
+			go func() { _, err := c.Read(make([]byte, 8)); got <- err }()
+			awaitParked(t, &c.sock, &c.rd, state, nil)
+			if _, err := peer.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+		}
+		poll, fd := first.loop.poll, c.fd.Int()
+		if errno := poll.Add(fd, 0, 0); errno != 0 { // the loop's Add fails: EEXIST
+			t.Fatal(errno)
+		}
+		first.loop.starved.Store(starved)
+		for range 2*youngWaits + 2 {
+			read(parkedAlone)
+		}
+		first.loop.starved.Store(false)
+		if errno := poll.Remove(fd); errno != 0 {
+			t.Fatal(errno)
+		}
+		c.mu.Lock()
+		c.alone.waits = youngWaits
+		c.mu.Unlock()
+		read(parked)
+		if isAlone(c) {
+			t.Error("the connection is alone although the loop watches it")
+		}
+	}
+}
+
 // TestAloneWaitsEnd ends the calls of a connection that waits alone: by a deadline, by
 // Close, by the end of the stream, and by the activity of other connections, in both
 // directions at once.
