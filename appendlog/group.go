@@ -21,35 +21,39 @@ const maxInline = 4 << 10
 // a group until its leader takes it, and the group is the leader's until done is closed.
 type group struct {
 	// buf has the records in the order of the calls. The headers are those of
-	// appendHeader, and payloads above maxInline are missing.
+	// putBegin, and payloads above maxInline are missing.
 	buf       []byte
 	large     [][]byte // these payloads, which are the callers'
 	size      int64    // of the records, in the segment
 	records   uint64
-	calls     int    // that were not withdrawn
-	withdrawn []span // the others
-	control   bool   // the group has a function
+	calls     int  // that were not withdrawn
+	withdrawn bool // records of withdrawn calls are in buf, marked by lengthWithdrawn
+	control   bool // the group has a function
 
-	next   *group        // in the queue
-	taken  bool          // by the leader
-	chosen bool          // the leader may go on
-	lead   chan struct{} // gets a token when it is chosen; nil if it never had to wait
-	done   chan struct{} // closed when pos and err are set; nil while the group has one call
+	before, next *group        // in the queue
+	taken        bool          // by the leader
+	chosen       bool          // the leader may go on
+	alone        bool          // the call that was to lead was withdrawn
+	lead         chan struct{} // gets a token when it is chosen; nil if it never had to wait
+	done         chan struct{} // closed when pos and err are set; nil while the group has one call
 
-	pos   Position // of the first record
-	bytes uint64   // of the payloads
-	err   error
+	pos     Position // of the first record
+	durable int64    // what encode was told
+	bytes   uint64   // of the payloads
+	err     error
 }
 
-// span is the place of a call's records in its group.
+// span is the place of a call's records in its group, if no other call is withdrawn.
 type span struct {
-	off, size    int64  // in the segment, from the start of the group
-	seq, records uint64 // numbers, from the first record of the group
+	at      int    // in group.buf
+	off     int64  // in the segment, from the start of the group
+	seq     uint64 // number of the first record, from that of the group
+	records int
 }
 
 // add adds the records of a call, with the checksums of their payloads.
 func (g *group) add(records [][]byte, sums []uint32, size int64) span {
-	s := span{off: g.size, size: size, seq: g.records, records: uint64(len(records))}
+	s := span{at: len(g.buf), off: g.size, seq: g.records, records: len(records)}
 	for i, p := range records {
 		at, n := len(g.buf), storedSize(len(p))
 		g.buf = slices.Grow(g.buf, n)[:at+n]
@@ -63,8 +67,20 @@ func (g *group) add(records [][]byte, sums []uint32, size int64) span {
 		}
 	}
 	g.size += size
-	g.records += s.records
+	g.records += uint64(len(records))
 	return s
+}
+
+// withdraw marks the records of a call.
+func (g *group) withdraw(s span) {
+	b := g.buf[s.at:]
+	for range s.records {
+		n := storedSize(beginLength(b))
+		markWithdrawn(b)
+		b = b[n:]
+	}
+	g.calls--
+	g.withdrawn = true
 }
 
 // storedSize returns how many bytes a record takes in the buffer of a group.
@@ -76,14 +92,15 @@ func storedSize(n int) int {
 }
 
 // copies reports whether encode copies the records: if some were withdrawn or are not in g.buf.
-func (g *group) copies() bool { return len(g.large) > 0 || len(g.withdrawn) > 0 }
+func (g *group) copies() bool { return len(g.large) > 0 || g.withdrawn }
 
 // encode completes the records for g.pos in a segment that is durable up to an offset. It returns
 // them, in out if g.copies, and their number.
 func (g *group) encode(out []byte, seed uint32, durable int64) (b []byte, records uint64) {
 	copies, large := g.copies(), g.large
 	out = out[:0]
-	place, off := g.pos, int64(0) // off is where the record would be if none were withdrawn
+	g.durable = durable
+	place := g.pos
 	for in := g.buf; len(in) > 0; {
 		n := beginLength(in)
 		r := in[:storedSize(n)]
@@ -92,28 +109,22 @@ func (g *group) encode(out []byte, seed uint32, durable int64) (b []byte, record
 		if n > maxInline {
 			payload, large = large[0], large[1:]
 		}
-		size := recordSize(n)
-		if !g.gone(off) {
-			completeHeader(r, place.Seq, uint32(place.Offset-durable), seed, place.Offset)
-			if copies {
-				out = append(out, r...)
-				out = appendPadded(out, payload)
-			}
-			g.bytes += uint64(n)
-			place.Offset += size
-			place.Seq++
+		if isWithdrawn(r) {
+			continue
 		}
-		off += size
+		completeHeader(r, place.Seq, uint32(place.Offset-durable), seed, place.Offset)
+		if copies {
+			out = append(out, r...)
+			out = appendPadded(out, payload)
+		}
+		g.bytes += uint64(n)
+		place.Offset += recordSize(n)
+		place.Seq++
 	}
 	if !copies {
 		out = g.buf
 	}
 	return out, place.Seq - g.pos.Seq
-}
-
-// gone reports whether the record at an offset from the start of the group was withdrawn.
-func (g *group) gone(off int64) bool {
-	return slices.ContainsFunc(g.withdrawn, func(w span) bool { return w.off <= off && off < w.off+w.size })
 }
 
 // position returns the position of a call's first record when the group was served.
@@ -122,19 +133,18 @@ func (g *group) position(s span) Position {
 		return Position{}
 	}
 	pos := g.pos
+	if g.withdrawn { // encode has completed the headers in buf
+		seq, behind := headerPlace(g.buf[s.at:])
+		pos.Offset, pos.Seq = g.durable+int64(behind), seq
+		return pos
+	}
 	pos.Offset += s.off
 	pos.Seq += s.seq
-	for _, w := range g.withdrawn {
-		if w.off < s.off {
-			pos.Offset -= w.size
-			pos.Seq -= w.records
-		}
-	}
 	return pos
 }
 
 // reuse returns an empty group with the memory of g, which was served. If other calls
-// than the leader's wait for g, its result stays.
+// than the leader's wait for g, its result stays. With withdrawn calls, position needs g.buf.
 func (g *group) reuse() *group {
 	free := g
 	if g.done != nil {

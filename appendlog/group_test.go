@@ -279,6 +279,75 @@ func TestWithdrawFromGroup(t *testing.T) {
 	}
 }
 
+// TestWithdrawnGroupsLeave withdraws, in random order, all calls of groups that wait for a stalled
+// leader: the queue keeps neither the groups nor goroutines. A group of which a call is left stays.
+func TestWithdrawnGroupsLeave(t *testing.T) {
+	for seed := range uint64(ringtest.Rounds(40, 10)) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		s := newMemStore()
+		a := openMem(t, s, Options{})
+		entered, pass := gate(s)
+		first, kept := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := a.Append([]byte("first")); first <- err }()
+		<-entered
+		const calls = 24
+		stays := int(seed%2) * (1 + rng.IntN(calls)) // 0: all calls are withdrawn
+		ends, ended := make([]context.CancelFunc, calls), make(chan error, calls)
+		for i := range calls {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ends[i] = cancel
+			result := ended
+			if i+1 == stays {
+				result = kept
+			}
+			go func() { _, err := a.AppendContext(ctx, make([]byte, maxGroup/3)); result <- err }()
+			waitQueued(a, i+1)
+		}
+		goroutines := runtime.NumGoroutine()
+		for _, i := range rng.Perm(calls) {
+			if i+1 != stays {
+				ends[i]()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Fatalf("seed %d: %v, want Canceled", seed, err)
+				}
+			}
+		}
+		want := min(stays, 1)
+		a.mu.Lock()
+		groups := 0
+		for g, before := a.queue.first, (*group)(nil); g != nil; g, before = g.next, g {
+			if groups++; g.before != before {
+				t.Errorf("seed %d: the queue's links do not agree", seed)
+			}
+		}
+		a.mu.Unlock()
+		if n := a.Stats().Waiting; groups != want || n != want {
+			t.Fatalf("seed %d: %d calls in %d groups wait, want %d", seed, n, groups, want)
+		}
+		for runtime.NumGoroutine() > goroutines-calls+want {
+			runtime.Gosched()
+		}
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		pass <- struct{}{}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if stays > 0 {
+			if err := <-kept; err != nil {
+				t.Error(err)
+			}
+		}
+		if st := a.Stats(); st.Records != uint64(1+want) || st.Waiting != 0 {
+			t.Errorf("seed %d: stats %+v", seed, st)
+		}
+		put(t, a, "no append leads")
+		mustClose(t, a)
+	}
+}
+
 // TestWithdrawTheLead cancels all appends at random moments, among them those that were
 // just chosen to lead. There must always be a leader, and a record is in the log exactly
 // when its append succeeded.

@@ -482,6 +482,6 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = l.queue.calls()
+	s.Waiting = l.queue.calls
 	return s
 }

@@ -13,10 +13,10 @@ import (
 // begins a group leads it: at once if no other call leads, else when the leader before wakes
 // it. The log's mutex guards the queue.
 type queue struct {
-	last    *group
-	leading bool
-	first   *group
-	spare   []*group // to be used again
+	first, last *group
+	leading     bool
+	calls       int      // in these groups
+	spare       []*group // to be used again
 }
 
 // maxSpare is how many groups are kept: one is served while another one waits.
@@ -34,7 +34,7 @@ func (q *queue) begin() *group {
 		g.lead = make(chan struct{}, 1)
 	}
 	q.leading = true
-	if q.first == nil {
+	if g.before = q.last; q.first == nil {
 		q.first = g
 	} else {
 		q.last.next = g
@@ -45,15 +45,18 @@ func (q *queue) begin() *group {
 
 // remove takes a group out of the queue.
 func (q *queue) remove(g *group) {
-	at, before := &q.first, (*group)(nil)
-	for *at != g {
-		before = *at
-		at = &before.next
+	if g == q.first {
+		q.first = g.next
+	} else {
+		g.before.next = g.next
 	}
-	*at = g.next
-	if q.last == g {
-		q.last = before
+	if g == q.last {
+		q.last = g.before
+	} else {
+		g.next.before = g.before
 	}
+	g.before, g.next = nil, nil
+	q.calls -= g.calls
 }
 
 // pass chooses the next leader, and returns its group, nil if the queue is empty.
@@ -63,14 +66,6 @@ func (q *queue) pass() *group {
 		q.first.chosen = true
 	}
 	return q.first
-}
-
-// calls returns how many appends wait.
-func (q *queue) calls() (n int) {
-	for g := q.first; g != nil; g = g.next {
-		n += g.calls
-	}
-	return n
 }
 
 // submit queues the records of a call and returns when they are durable or the append has
@@ -88,6 +83,7 @@ func (l *Log) submit(ctx context.Context, records [][]byte, sums []uint32, size 
 		g, leads = l.queue.begin(), true
 	}
 	s := g.add(records, sums, size)
+	l.queue.calls++
 	if g.calls++; !leads && g.done == nil {
 		g.done = make(chan struct{})
 	}
@@ -126,25 +122,21 @@ func (l *Log) wait(ctx context.Context, signal chan struct{}, g *group, s span, 
 }
 
 // withdraw takes the records of a call out of its group and reports whether it did: it does
-// not when the leader has taken the group, or the call was chosen to lead. If other calls
-// have joined the group of a call that was to lead, a goroutine leads in its place.
+// not when the leader has taken the group, or the call was chosen to lead. A group without
+// calls leaves the queue.
 func (l *Log) withdraw(g *group, s span, leads bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if g.taken || leads && g.chosen {
 		return false
 	}
-	g.calls--
-	g.withdrawn = append(g.withdrawn, s)
-	switch {
-	case !leads:
-	case g.calls == 0:
+	g.withdraw(s)
+	l.queue.calls--
+	if leads {
+		g.alone = true
+	}
+	if g.calls == 0 && !g.chosen {
 		l.queue.remove(g)
-	default:
-		go func() {
-			<-g.lead
-			_, _ = l.serve(g, s, nil) // the calls return the error
-		}()
 	}
 	return true
 }
@@ -249,7 +241,7 @@ func (l *Log) gather() {
 func (l *Log) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.calls()
+	return l.queue.calls
 }
 
 // retire publishes the result of a group, wakes its calls and passes the lead on. The next
@@ -263,16 +255,20 @@ func (l *Log) retire(g *group) {
 		l.failed = fmt.Errorf("appendlog: the log failed before: %w", g.err)
 		go l.opts.Logger.Error("appendlog: the log failed; close it and open it again", "error", g.err) // without mu
 	}
-	l.expected = g.calls + l.queue.calls()
+	l.expected = g.calls + l.queue.calls
 	next, done := l.queue.pass(), g.done
-	if len(l.queue.spare) < maxSpare && cap(g.buf) <= maxGroup {
+	if len(l.queue.spare) < maxSpare && cap(g.buf) <= maxGroup && !g.withdrawn {
 		l.queue.spare = append(l.queue.spare, g.reuse())
 	}
 	l.mu.Unlock()
 	if done != nil {
 		close(done)
 	}
-	if next != nil {
+	switch {
+	case next == nil:
+	case next.alone:
+		go func() { _, _ = l.serve(next, span{}, nil) }() // the calls return the error
+	default:
 		next.lead <- struct{}{}
 	}
 }

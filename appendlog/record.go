@@ -19,6 +19,9 @@ const (
 	// lengthMore is set in a record's length when the batch continues with the next
 	// record.
 	lengthMore = 1 << 31
+	// lengthWithdrawn is set in the length of a withdrawn record, in memory only. No length has
+	// this bit: it is that of the largest segment.
+	lengthWithdrawn = maxSegmentSize
 	// maxSeq and maxIndex are higher than the numbers of every record and segment, and
 	// leave room for all that follow.
 	maxSeq   = 1 << 62
@@ -235,10 +238,25 @@ func putBegin(b []byte, length int, more bool, payload uint32) {
 	binary.LittleEndian.PutUint32(b[16:], payload)
 }
 
-// beginLength returns the length of the payload in a header of appendHeader.
-func beginLength(b []byte) int { return int(binary.LittleEndian.Uint32(b) &^ lengthMore) }
+// beginLength returns the length of the payload in a header of putBegin.
+func beginLength(b []byte) int {
+	return int(binary.LittleEndian.Uint32(b) &^ (lengthMore | lengthWithdrawn))
+}
 
-// completeHeader completes a header of appendHeader.
+// markWithdrawn marks a header of putBegin, whose record was withdrawn.
+func markWithdrawn(b []byte) {
+	binary.LittleEndian.PutUint32(b, binary.LittleEndian.Uint32(b)|lengthWithdrawn)
+}
+
+// isWithdrawn reports whether markWithdrawn has marked a header.
+func isWithdrawn(b []byte) bool { return binary.LittleEndian.Uint32(b)&lengthWithdrawn != 0 }
+
+// headerPlace returns the number and the distance in a complete header.
+func headerPlace(b []byte) (seq uint64, behind uint32) {
+	return binary.LittleEndian.Uint64(b[4:]), binary.LittleEndian.Uint32(b[12:])
+}
+
+// completeHeader completes a header of putBegin.
 func completeHeader(b []byte, seq uint64, behind, seed uint32, off int64) {
 	binary.LittleEndian.PutUint64(b[4:], seq)
 	binary.LittleEndian.PutUint32(b[12:], behind)
