@@ -21,7 +21,8 @@ const benchFileLong = `file measures operations on files: os.File against ringsi
              "computed/s" is the rate of their computations
   open       each goroutine opens the file, reads one block or none, and closes it
   append     records of 128 bytes or 4 KiB, each durable before its append returns: a plain
-             group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log
+             group commit in Go (os), a file behind a mutex (os-mutex), and appendlog.Log; the files
+             have a length and a checksum for each record
   randwrite  many goroutines overwrite blocks at random offsets of a file that is created for it
   sync       buffered overwrites, each made durable by fdatasync before the goroutine's next one; with
              --full also with io_uring for every call (ringside-ring)

@@ -4,12 +4,15 @@ package engine
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/ringside-io/ringside/appendlog"
@@ -29,8 +32,8 @@ type Logger interface {
 	// OpenLog creates a log in an empty directory.
 	OpenLog(dir string) (Log, error)
 	// ReadLog yields the records of a closed log in order. Each record is valid until the next. An
-	// error ends the sequence. All records must have the given size.
-	ReadLog(dir string, size int) iter.Seq2[[]byte, error]
+	// error ends the sequence.
+	ReadLog(dir string) iter.Seq2[[]byte, error]
 }
 
 // NameOSMutex is the name of [OSMutex].
@@ -48,8 +51,8 @@ func (OS) OpenLog(dir string) (Log, error) {
 	return &groupCommit{file: f, fd: f.Fd()}, nil
 }
 
-// ReadLog reads the file.
-func (OS) ReadLog(dir string, size int) iter.Seq2[[]byte, error] { return readLogFile(dir, size) }
+// ReadLog reads the file, up to the first record that does not check.
+func (OS) ReadLog(dir string) iter.Seq2[[]byte, error] { return readLogFile(dir) }
 
 // OSMutex appends behind a mutex: one goroutine at a time writes its record and syncs the file.
 // Otherwise it is the same as [OS].
@@ -71,6 +74,22 @@ func openLogFile(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, logName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// A record in a file begins with its length and the checksum of its payload, both little-endian. The
+// checksum starts from the inverted length, so that zeros are no record.
+const logHeader = 8
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func logChecksum(record []byte) uint32 {
+	return crc32.Update(^uint32(len(record)), castagnoli, record)
+}
+
+func appendLogRecord(b, record []byte, sum uint32) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(record)))
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	return append(b, record...)
+}
+
 // groupCommit is a plain leader/follower group commit. The first goroutine of a group is the
 // leader. It waits until the group before is durable, and yields twice so that others can join.
 // Then it writes all records over preallocated zeros, and syncs.
@@ -84,7 +103,8 @@ type groupCommit struct {
 
 	writing    sync.Mutex // held by the leader; guards the following fields
 	off, ahead int64
-	last       int // records of the group before
+	last       int   // records of the group before
+	err        error // after a failure it is unknown what the disk has
 }
 
 type commitGroup struct {
@@ -95,13 +115,14 @@ type commitGroup struct {
 }
 
 func (l *groupCommit) Append(record []byte) error {
+	sum := logChecksum(record)
 	l.mu.Lock()
 	if l.next == nil {
 		l.next = &commitGroup{buf: l.spare[:0], done: make(chan struct{})}
 		l.spare = nil
 	}
 	g := l.next
-	g.buf = append(g.buf, record...)
+	g.buf = appendLogRecord(g.buf, record, sum)
 	g.n++
 	first := g.n == 1
 	l.mu.Unlock()
@@ -117,7 +138,10 @@ func (l *groupCommit) Append(record []byte) error {
 	l.mu.Lock()
 	l.next = nil
 	l.mu.Unlock()
-	g.err = l.write(g.buf)
+	if l.err == nil {
+		l.err = l.write(g.buf)
+	}
+	g.err = l.err
 	l.last = g.n
 	l.mu.Lock()
 	l.spare = g.buf
@@ -153,20 +177,26 @@ type mutexLog struct {
 	mu   sync.Mutex
 	file *os.File
 	fd   uintptr
+	buf  []byte
+	err  error
 }
 
 func (l *mutexLog) Append(record []byte) error {
+	sum := logChecksum(record)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.file.Write(record); err != nil {
-		return err
+	if l.err == nil {
+		l.buf = appendLogRecord(l.buf[:0], record, sum)
+		if _, l.err = l.file.Write(l.buf); l.err == nil {
+			l.err = datasync(l.file, l.fd)
+		}
 	}
-	return datasync(l.file, l.fd)
+	return l.err
 }
 
 func (l *mutexLog) Close() error { return l.file.Close() }
 
-func readLogFile(dir string, size int) iter.Seq2[[]byte, error] {
+func readLogFile(dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := os.Open(filepath.Join(dir, logName))
 		if err != nil {
@@ -174,17 +204,37 @@ func readLogFile(dir string, size int) iter.Seq2[[]byte, error] {
 			return
 		}
 		defer f.Close()
-		in, record := bufio.NewReaderSize(f, 1<<20), make([]byte, size)
-		for {
-			if _, err := io.ReadFull(in, record); err != nil {
-				if err != io.EOF {
-					yield(nil, err)
-				}
-				return
-			}
-			if !yield(record, nil) {
-				return
-			}
+		info, err := f.Stat()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		readLogRecords(bufio.NewReaderSize(f, 1<<20), info.Size(), yield)
+	}
+}
+
+// readLogRecords yields the records of a file of the given size, up to the first that is incomplete or
+// does not check. That is the end of the log: what follows was being written when the program or the
+// machine stopped.
+func readLogRecords(in io.Reader, size int64, yield func([]byte, error) bool) {
+	var header [logHeader]byte
+	var record []byte
+	for size >= logHeader {
+		if _, err := io.ReadFull(in, header[:]); err != nil {
+			yield(nil, err)
+			return
+		}
+		n := int64(binary.LittleEndian.Uint32(header[:]))
+		if size -= logHeader + n; size < 0 {
+			return
+		}
+		record = slices.Grow(record[:0], int(n))[:n]
+		if _, err := io.ReadFull(in, record); err != nil {
+			yield(nil, err)
+			return
+		}
+		if logChecksum(record) != binary.LittleEndian.Uint32(header[4:]) || !yield(record, nil) {
+			return
 		}
 	}
 }
@@ -199,7 +249,7 @@ func (Ringside) OpenLog(dir string) (Log, error) {
 }
 
 // ReadLog reads with [appendlog.Read].
-func (Ringside) ReadLog(dir string, _ int) iter.Seq2[[]byte, error] {
+func (Ringside) ReadLog(dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for r, err := range appendlog.Read(dir, appendlog.ReadOptions{}) {
 			if !yield(r.Data, err) {

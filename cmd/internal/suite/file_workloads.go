@@ -243,8 +243,8 @@ const (
 )
 
 // durableAppend appends records to one log from several goroutines. Each record is on the disk when
-// its append returns. It compares os.File behind a mutex with a plain group commit in Go, and
-// appendlog.Log.
+// its append returns. It compares os.File behind a mutex with a plain group commit in Go, whose files
+// have a length and a checksum for each record, and appendlog.Log.
 type durableAppend struct{ bothEngines }
 
 func (durableAppend) name() string { return nameAppend }

@@ -81,7 +81,7 @@ func (a *appending) finish(failed error) error {
 // check reads the log and returns an error if an acknowledged record is missing.
 func (a *appending) check() error {
 	want, found := make([]byte, a.Record), make([]uint64, len(a.writers))
-	for record, err := range a.keeper.ReadLog(a.dir, a.Record) {
+	for record, err := range a.keeper.ReadLog(a.dir) {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}

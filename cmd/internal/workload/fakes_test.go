@@ -141,7 +141,7 @@ func (l *memoryLog) Append(record []byte) error {
 	return nil
 }
 
-func (l *memoryLog) ReadLog(string, int) iter.Seq2[[]byte, error] {
+func (l *memoryLog) ReadLog(string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, r := range l.records {
 			if !yield(r, nil) {
