@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
@@ -143,6 +144,9 @@ func (w work) runSQLite(acked func(name string, n int)) error {
 		}
 	}
 	wg.Wait()
+	if errors.Is(failed, errDies) {
+		os.Exit(exitFailed)
+	}
 	return failed
 }
 
@@ -188,12 +192,23 @@ func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked
 		return err
 	}
 	if w.Dies {
-		os.Exit(exitFailed)
+		if len(w.Levels) > 1 {
+			os.Exit(exitFailed) // the other connection of the database could go on
+		}
+		dying.Store(true)
+		return errDies
 	}
 	acked(failed, 1)
 	w.Fail = ""
 	return w.connection(names, vfsName, level, rng, acked)
 }
+
+// dying is set by the connection of a process with Dies that got the error. The others end behind their present
+// commits: they may have shared the sync that failed, and write the lost pages anew.
+var (
+	dying   atomic.Bool
+	errDies = errors.New("the process ends, as a commit has failed")
+)
 
 // changes makes a commit with a rollback journal by the default VFS, which does not make the removal durable, and changes
 // the mode to w.Mode. It syncs the file system while the database has the journal. Then another connection, which is
@@ -277,6 +292,9 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 		return err
 	}
 	for range w.Commits {
+		if dying.Load() {
+			return errDies
+		}
 		if err := c.Exec("BEGIN IMMEDIATE"); err != nil {
 			return err
 		}
