@@ -11,16 +11,28 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/ringside-io/ringside/appendlog"
 )
+
+// operations returns those of an entry of raft's log.
+func operations(t *testing.T, n *Node, index uint64) (all []op) {
+	t.Helper()
+	var l raft.Log
+	must(t, n.store.GetLog(index, &l))
+	for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
+		o, tail, err := nextOp(data)
+		must(t, err)
+		all, data = append(all, o), tail
+	}
+	return all
+}
 
 // entryOf returns the index of the entry with an operation.
 func entryOf(t *testing.T, n *Node, id proposalID) uint64 {
@@ -28,15 +40,8 @@ func entryOf(t *testing.T, n *Node, id proposalID) uint64 {
 	last, err := n.store.LastIndex()
 	must(t, err)
 	for i := uint64(1); i <= last; i++ {
-		var l raft.Log
-		must(t, n.store.GetLog(i, &l))
-		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; {
-			var o op
-			o, data, err = nextOp(data)
-			must(t, err)
-			if o.id == id {
-				return i
-			}
+		if slices.ContainsFunc(operations(t, n, i), func(o op) bool { return o.id == id }) {
+			return i
 		}
 	}
 	t.Fatal("the operation is not in raft's log")
@@ -154,56 +159,55 @@ func TestLeaderWaitsForWriters(t *testing.T) {
 	c.leader()
 }
 
+// refused is a future of an entry that raft refuses.
+type refused struct{ raft.ApplyFuture }
+
+func (refused) Error() error { return raft.ErrNotLeader }
+
 // TestOperationsOfAnEntry: the number of an operation within its entry has 12 bits in the identities of
 // databases.
 func TestOperationsOfAnEntry(t *testing.T) {
-	gate, waits := make(chan struct{}), make(chan struct{}, 1)
-	var blocked atomic.Bool
-	c := newCluster(t, 1, Options{disk: disk{written: func(appendlog.SegmentInfo) error {
-		if blocked.Load() {
-			select {
-			case waits <- struct{}{}:
-			default:
-			}
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{opts: Options{flight: 1 << 30, stall: time.Hour, MaxTransaction: 1 << 20}}
+		closing, end := context.WithCancel(t.Context())
+		defer end()
+		n.life.closing = closing
+		n.proposer.open(n)
+		n.proposer.outcome = func(err error) error { return err }
+		gate, entries := make(chan struct{}), make(chan []byte, 16)
+		n.proposer.apply = func(entry []byte, _ time.Duration) raft.ApplyFuture {
 			<-gate
+			entries <- entry
+			return refused{}
 		}
-		return nil
-	}}})
-	n := c.leader()
-	until(t, "the cluster has an identity", func() bool { return n.Status().Cluster != strings.Repeat("0", 16) })
-	blocked.Store(true)
-	const total = 9000
-	var over sync.WaitGroup
-	for range total {
-		over.Go(func() {
-			if err := n.proposer.commit(t.Context(), opDelete, make([]byte, 8)); !errors.Is(err, errDeleted) {
-				t.Error(err)
+		go n.proposer.loop()
+		const total = 9000
+		var over sync.WaitGroup
+		defer over.Wait()
+		for range total {
+			over.Go(func() {
+				if err := n.proposer.commit(t.Context(), opDelete, make([]byte, 8)); !errors.Is(err, raft.ErrNotLeader) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // all operations wait for the first entry
+		close(gate)
+		for most, rest := 0, total; rest > 0; {
+			ops := 0
+			for data := <-entries; len(data) > 0; ops++ {
+				_, tail, err := nextOp(data)
+				must(t, err)
+				data = tail
 			}
-		})
-	}
-	<-waits
-	until(t, "all operations wait", func() bool {
-		n.proposer.mu.Lock()
-		defer n.proposer.mu.Unlock()
-		return len(n.proposer.pending) >= total && len(n.proposer.queue) == cap(n.proposer.queue)
+			if ops >= 1<<12 {
+				t.Errorf("an entry has %d operations", ops)
+			}
+			if most, rest = max(most, ops), rest-ops; rest == 0 && most < 1<<11 {
+				t.Errorf("the largest entry has %d operations of %d that waited", most, total)
+			}
+		}
 	})
-	blocked.Store(false)
-	close(gate)
-	over.Wait()
-	last, err := n.store.LastIndex()
-	must(t, err)
-	for i := uint64(1); i <= last; i++ {
-		var l raft.Log
-		must(t, n.store.GetLog(i, &l))
-		ops := 0
-		for data := l.Data; l.Type == raft.LogCommand && len(data) > 0; ops++ {
-			_, data, err = nextOp(data)
-			must(t, err)
-		}
-		if ops >= 1<<12 {
-			t.Errorf("entry %d has %d operations", i, ops)
-		}
-	}
 }
 
 // TestProposeAfterClose: a call that was late for Close gets an error.
