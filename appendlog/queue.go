@@ -209,9 +209,10 @@ func (l *Log) serve(g *group, s span, control func() error) (Position, error) {
 }
 
 const (
-	// maxIdle is how many times in a row gather yields without a new call; docs/appendlog.md has
-	// the measurement.
-	maxIdle = 2
+	// maxIdle is how many times in a row gather yields without a new call. With 2, gather ended
+	// before a woken goroutine had got a processor of a busy machine;
+	// results/notes/speed-files.md has the measurements.
+	maxIdle = 8
 	// maxGather limits the time of gather: no further yield begins after it. A long yield means
 	// that computing goroutines occupy the processors.
 	maxGather = time.Millisecond
