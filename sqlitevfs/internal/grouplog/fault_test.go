@@ -164,6 +164,40 @@ func TestFailedSyncEndsCommits(t *testing.T) {
 	}
 }
 
+// TestRenewedWAL: when the frames of a WAL were written again after a failed sync, the next sync makes them durable,
+// and commits succeed again.
+func TestRenewedWAL(t *testing.T) {
+	needLocks(t)
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir, Options{})
+	w := wals(t, dir, 1)[0]
+	w.attach(l)
+	must(t, w.commit(2))
+	fails := func() error { return syscall.EIO }
+	if err := w.wal.SyncBy(fails); !errors.Is(err, syscall.EIO) {
+		t.Fatal("a sync that fails:", err)
+	}
+	if err := w.wal.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Error("a sync after one that failed:", err)
+	}
+	if err := w.commit(2); !errors.Is(err, syscall.EIO) {
+		t.Error("a commit after a sync that failed:", err)
+	}
+	w.wal.Renewed()
+	if err := w.wal.Sync(); err != nil {
+		t.Error("a sync after the frames were written again:", err)
+	}
+	w.wal.SyncedTo(w.parsed, w.off)
+	if err := w.commit(2); err != nil {
+		t.Error("a commit after that:", err)
+	}
+	crash(l)
+	w.lose(2)
+	if r := reopen(t, dir); r.Applied != 1 || w.holds() != 3 {
+		t.Errorf("%d commits of 3: %+v", w.holds(), r)
+	}
+}
+
 // dirtyFS is a disk on which writes of WALs have failed: the page cache has the content of a WAL, and the
 // disk has other content. A sync writes only what was written through this file system since.
 type dirtyFS struct {

@@ -334,6 +334,43 @@ func TestHeaderLost(t *testing.T) {
 	}
 }
 
+// TestSalvageWithoutHeader replays the batches of logs whose headers are both damaged, and renames each log to a
+// name that is free.
+func TestSalvageWithoutHeader(t *testing.T) {
+	dir := t.TempDir()
+	for i, want := range []string{".salvaged-1", ".salvaged-2"} {
+		from, w := oneWAL(t, 4)
+		w.lose(0)
+		damage(t, from, 3)
+		damage(t, from, block+3)
+		path := filepath.Join(from, defaultName)
+		if i > 0 { // beside the one that was salvaged before
+			must(t, os.WriteFile(path+".salvaged-1", nil, 0o600))
+		}
+		r, aside, err := Salvage(from, Options{})
+		if err != nil || r.Applied != 4 || w.holds() != 4 || aside != path+want {
+			t.Errorf("%d commits of 4, renamed to %s, %v: %+v", w.holds(), filepath.Base(aside), err, r)
+		}
+		if _, err := os.Stat(aside); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := Salvage(from, Options{}); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("again:", err)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, defaultName), make([]byte, 1<<20), 0o600))
+	if _, aside, err := Salvage(dir, Options{}); err == nil || aside != "" {
+		t.Errorf("a file without a batch was renamed to %q, %v", aside, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRecover replays without keeping the log open.
 func TestRecover(t *testing.T) {
 	dir, w := oneWAL(t, 4)
