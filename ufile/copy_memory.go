@@ -175,13 +175,21 @@ func (c *copying) readDirect(p []byte, off int64) (n int, err error) {
 	}
 	defer f.lock.Release()
 	for n < len(p) && n%DirectAlign == 0 {
-		m, err := f.readAny(p[n:], off+int64(n))
+		m, err := f.transferDirect(reading, p[n:], off+int64(n))
 		if m <= 0 || err != nil {
 			return n, err
 		}
 		n += m
 	}
 	return f.readOn(p, off, n)
+}
+
+// transferDirect reads or writes once in any mode.
+func (f *File) transferDirect(d direction, p []byte, off int64) (int, error) {
+	if f.accelerated() {
+		return f.transfer(context.Background(), d, p, off)
+	}
+	return f.plainCall(d, p, off)
 }
 
 // write writes once. It returns the number of bytes written also with an error.
@@ -197,8 +205,8 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 	switch {
 	case f.direct && !aligned(p, off):
 		return c.writeAround(p, off)
-	case f.direct && f.accelerated():
-		return f.transfer(context.Background(), writing, p, off)
+	case f.direct:
+		return f.transferDirect(writing, p, off)
 	}
 	return f.plainCall(writing, p, off)
 }
@@ -208,10 +216,7 @@ func (c *copying) write(p []byte, off int64) (int, error) {
 func (c *copying) writeAround(p []byte, off int64) (int, error) {
 	f := c.dst
 	if n := len(p) / DirectAlign * DirectAlign; n > 0 && aligned(p[:n], off) {
-		if !f.accelerated() {
-			return f.plainCall(writing, p[:n], off)
-		}
-		return f.transfer(context.Background(), writing, p[:n], off)
+		return f.transferDirect(writing, p[:n], off)
 	}
 	c.mu.Lock()
 	if c.around == nil {

@@ -355,15 +355,15 @@ func (m *Mapped) readInto(p []byte, off int64, mayTouch bool) (int, error) {
 			return n, nil
 		}
 	}
-	r, turn, err := f.choose()
+	r, chosen, err := f.choose(context.Background(), false)
 	switch {
 	case err != nil:
 		return 0, f.pathError("map", err)
 	case r != nil:
 		return f.throughRing(context.Background(), r, reading, p, off)
 	}
-	defer turn.done()
-	if mayTouch && turn != (plainTurn{}) {
+	defer chosen.done()
+	if mayTouch && chosen != (turn{}) {
 		f.plain.Add(1)
 		return 1, m.touch(off, 1)
 	}

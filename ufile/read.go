@@ -4,6 +4,7 @@ package ufile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -63,7 +64,18 @@ func (f *File) readAt(ctx context.Context, p []byte, off int64) (n int, err erro
 	}
 	defer f.lock.Release()
 	for {
-		m, err := f.readOnce(ctx, way, p[n:], off+int64(n))
+		m, rest, at := 0, p[n:], off+int64(n)
+		switch way {
+		case wayHot:
+			m, err = f.call(reading, rest, at)
+		case wayCache:
+			if m, err = f.readAsked(rest, at); err == errNotCached {
+				way = wayDisk
+				continue
+			}
+		default:
+			m, err = f.transfer(ctx, reading, rest, at)
+		}
 		switch {
 		case err != nil:
 			return n, err
@@ -108,32 +120,6 @@ func (f *File) decide(p []byte, off int64) way {
 		return wayCache
 	}
 	return wayDisk
-}
-
-// readOnce reads once under the lock, 0 at the end of the file.
-func (f *File) readOnce(ctx context.Context, way way, p []byte, off int64) (int, error) {
-	switch way {
-	case wayHot:
-		return f.call(reading, p, off)
-	case wayCache:
-		n, ok := f.readCached(p, off)
-		switch {
-		case n > 0:
-			f.wasCached(p, off)
-			return n, nil
-		case ok: // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
-			return f.plainCall(reading, p, off)
-		}
-	}
-	return f.readDisk(ctx, p, off)
-}
-
-// readAny is readOnce for every mode.
-func (f *File) readAny(p []byte, off int64) (int, error) {
-	if f.accelerated() {
-		return f.readOnce(context.Background(), f.decide(p, off), p, off)
-	}
-	return f.plainCall(reading, p, off)
 }
 
 // readHot is a plain call that is not counted: goroutines that read one file would wait for the
@@ -188,7 +174,7 @@ func (f *File) readFirstDirect(ctx context.Context, p []byte, off int64) (int, e
 	if ctx.Done() != nil || !f.sys.tryAlone() {
 		return 0, nil
 	}
-	defer plainTurn{alone: f.sys}.done()
+	defer turn{alone: f.sys}.done()
 	n, err := f.plainCall(reading, p, off)
 	if n == 0 && err == nil {
 		err = io.EOF
@@ -209,26 +195,20 @@ func (f *File) readAtOS(p []byte, off int64) (int, error) {
 	return f.std().ReadAt(p, off)
 }
 
-// readDisk reads what is probably not cached, through a ring if other operations are in flight
-// there, otherwise by a plain call, which is then as fast.
-func (f *File) readDisk(ctx context.Context, p []byte, off int64) (int, error) {
-	if f.sys.opts.Mode != ModeAuto {
-		return f.transfer(ctx, reading, p, off)
+// errNotCached tells that another way must be tried.
+var errNotCached = errors.New("not cached")
+
+// readAsked reads once from the page cache, 0 at the end of the file.
+func (f *File) readAsked(p []byte, off int64) (int, error) {
+	n, ok := f.readCached(p, off)
+	switch {
+	case n > 0:
+		f.wasCached(p, off)
+		return n, nil
+	case ok: // the end, unless this is Linux 5.9 or 5.10: see preadv2(2)
+		return f.plainCall(reading, p, off)
 	}
-	if f.route() != routeInline {
-		return f.plainCallContext(ctx, reading, p, off)
-	}
-	if len(p) >= bulkMin && !f.direct {
-		f.misses.Add(1)
-		defer f.sys.bulk.Add(-1)
-		if f.sys.bulk.Add(1) <= bulkPlain {
-			if ctx.Done() != nil {
-				p = p[:min(len(p), cachedMax)]
-			}
-			return f.plainCallContext(ctx, reading, p, off)
-		}
-	}
-	return f.transfer(ctx, reading, p, off)
+	return 0, errNotCached
 }
 
 // cachedMax is how many bytes a raw call copies at most from the page cache. The

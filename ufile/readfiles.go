@@ -283,7 +283,7 @@ func (l *loader) read(ctx context.Context, p []byte, off int64) (int, error) {
 	if ctx.Err() != nil {
 		return 0, f.pathError("read", context.Cause(ctx))
 	}
-	r, turn, err := f.choose()
+	r, turn, err := f.choose(context.Background(), false)
 	switch {
 	case err != nil:
 		return 0, f.pathError("read", err)

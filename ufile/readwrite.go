@@ -17,21 +17,23 @@ import (
 // errNegative is the error of os for a negative offset.
 var errNegative = errors.New("negative offset")
 
-// transfer reads or writes once. Without a context that can end, it is a plain call when nothing else
-// is in flight.
+// transfer reads or writes once.
 func (f *File) transfer(ctx context.Context, d direction, p []byte, off int64) (int, error) {
-	if ctx.Done() != nil {
-		return f.transferContext(ctx, d, p, off)
+	if ctx.Err() != nil {
+		return 0, f.pathError(d.String(), context.Cause(ctx))
 	}
-	r, turn, err := f.choose()
+	bulk := d == reading && len(p) >= bulkMin && !f.direct
+	r, turn, err := f.choose(ctx, bulk)
+	defer turn.done()
 	switch {
 	case err != nil:
 		return 0, f.pathError(d.String(), err)
-	case r == nil:
-		defer turn.done()
-		return f.plainCall(d, p, off)
+	case r != nil:
+		return f.throughRing(ctx, r, d, p, off)
+	case bulk && ctx.Done() != nil:
+		p = p[:min(len(p), cachedMax)]
 	}
-	return f.throughRing(ctx, r, d, p, off)
+	return f.plainCall(d, p, off)
 }
 
 // WriteAt writes p at an offset, like os.File.WriteAt. With an error the count is 0, even
@@ -41,6 +43,11 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	if f == nil {
 		return 0, os.ErrInvalid
 	}
+	return f.writeAt(context.Background(), p, off)
+}
+
+// writeAt is WriteAt with a context that has not ended.
+func (f *File) writeAt(ctx context.Context, p []byte, off int64) (n int, err error) {
 	// Through a ring, ext4 and others pass buffered writes to worker threads.
 	if !f.accelerated() || f.appends || !f.direct && f.sys.opts.Mode == ModeAuto {
 		return f.writeAtOS(p, off)
@@ -56,7 +63,7 @@ func (f *File) WriteAt(p []byte, off int64) (n int, err error) {
 	}
 	defer f.lock.Release()
 	for n < len(p) {
-		m, err := f.transfer(context.Background(), writing, p[n:], off+int64(n))
+		m, err := f.transfer(ctx, writing, p[n:], off+int64(n))
 		if err != nil {
 			return 0, err // as os.File.WriteAt, which does not count a part
 		}
@@ -88,25 +95,7 @@ func (f *File) WriteAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	if err := f.ended(ctx, "write"); err != nil {
 		return 0, err
 	}
-	plain := !f.accelerated() || f.appends || !f.direct && f.sys.opts.Mode == ModeAuto
-	if ctx.Done() == nil || plain || off < 0 || len(p) == 0 {
-		return f.WriteAt(p, off)
-	}
-	if !f.lock.Acquire() {
-		return 0, f.pathError("write", os.ErrClosed)
-	}
-	defer f.lock.Release()
-	for n < len(p) {
-		m, err := f.transferContext(ctx, writing, p[n:], off+int64(n))
-		if err != nil {
-			return 0, err
-		}
-		if m == 0 {
-			return 0, f.pathError("write", io.ErrUnexpectedEOF)
-		}
-		n += m
-	}
-	return n, nil
+	return f.writeAt(ctx, p, off)
 }
 
 // ended returns an error if there is no file or ctx has ended.
@@ -118,24 +107,6 @@ func (f *File) ended(ctx context.Context, op string) error {
 		return f.pathError(op, context.Cause(ctx))
 	}
 	return nil
-}
-
-// transferContext reads or writes once.
-func (f *File) transferContext(ctx context.Context, d direction, p []byte, off int64) (int, error) {
-	if err := f.ended(ctx, d.String()); err != nil {
-		return 0, err
-	}
-	if !f.ringable() {
-		return f.plainCall(d, p, off)
-	}
-	r, err := f.sys.reactor()
-	switch {
-	case err != nil:
-		return 0, f.pathError(d.String(), err)
-	case r == nil:
-		return f.plainCall(d, p, off)
-	}
-	return f.throughRing(ctx, r, d, p, off)
 }
 
 // direction is reading or writing.
@@ -174,14 +145,6 @@ func (f *File) plainCall(d direction, p []byte, off int64) (int, error) {
 	return f.call(d, p, off)
 }
 
-// plainCallContext is plainCall unless ctx has ended.
-func (f *File) plainCallContext(ctx context.Context, d direction, p []byte, off int64) (int, error) {
-	if ctx.Err() != nil {
-		return 0, f.pathError(d.String(), context.Cause(ctx))
-	}
-	return f.plainCall(d, p, off)
-}
-
 // call is plainCall that is not counted.
 func (f *File) call(d direction, p []byte, off int64) (int, error) {
 	n, err := d.call(f.fd, p, off)
@@ -205,13 +168,10 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 		return f.plainCall(d, p, off)
 	}
 	op := reactor.Op{Buf: p, Keep: f}
-	fixed := f.fillFixed(&op, r, d, off)
-	if !fixed {
-		f.fill(&op, d, off)
-	}
+	fixed := f.fill(&op, r, d, off)
 	n, failed, err := do(ctx, r, &op)
 	if fixed && errors.Is(err, syscall.EFAULT) && !errors.Is(err, reactor.ErrFailed) { // the Buffers were closed meanwhile
-		f.fill(&op, d, off)
+		f.fill(&op, nil, d, off)
 		n, failed, err = do(ctx, r, &op)
 	}
 	switch {
@@ -223,43 +183,39 @@ func (f *File) throughRing(ctx context.Context, r *reactor.Reactor, d direction,
 	return 0, f.pathError(d.String(), err)
 }
 
-// fill fills the SQE of a transfer of op.Buf.
-func (f *File) fill(op *reactor.Op, d direction, off int64) {
-	f.ringed.Add(1)
-	op.Bytes = len(op.Buf)
-	if d == writing {
-		op.SQE.Write(uring.Fd(f.fd), op.Buf, off)
-	} else {
-		op.SQE.Read(uring.Fd(f.fd), op.Buf, off)
-		if f.isCold() && !f.direct {
-			op.Bytes = max(op.Bytes, beginBytes)
-		}
-	}
-	f.submitAs(&op.SQE)
-}
-
 // fixedBytes stands for the work of submitting a transfer whose memory is registered: the kernel pins
 // no pages, so its size does not matter.
 const fixedBytes = 4096
 
-// fillFixed is fill if the rings have registered op.Buf, and reports whether they have. Buffered
-// transfers copy, so that they gain nothing.
-func (f *File) fillFixed(op *reactor.Op, r *reactor.Reactor, d direction, off int64) bool {
-	if !f.direct || f.route() != routeInline {
-		return false
+// fill fills the SQE of a transfer of op.Buf, and reports whether it uses the registration of that
+// memory with the rings. Buffered transfers copy, so that they gain nothing by one.
+func (f *File) fill(op *reactor.Op, r *reactor.Reactor, d direction, off int64) (fixed bool) {
+	op.Bytes = len(op.Buf)
+	var index uint16
+	if f.direct && f.route() == routeInline {
+		index, fixed = f.sys.registeredIndex(r, op.Buf)
 	}
-	index, ok := f.sys.registeredIndex(r, op.Buf)
-	switch {
-	case !ok:
-		return false
+	switch fd := uring.Fd(f.fd); {
+	case fixed && d == writing:
+		op.SQE.WriteFixed(fd, op.Buf, off, index)
+	case fixed:
+		op.SQE.ReadFixed(fd, op.Buf, off, index)
 	case d == writing:
-		op.SQE.WriteFixed(uring.Fd(f.fd), op.Buf, off, index)
+		op.SQE.Write(fd, op.Buf, off)
 	default:
-		op.SQE.ReadFixed(uring.Fd(f.fd), op.Buf, off, index)
+		op.SQE.Read(fd, op.Buf, off)
 	}
-	op.Bytes = min(len(op.Buf), fixedBytes)
-	f.fixed.Add(1)
-	return true
+	switch {
+	case fixed:
+		op.Bytes = min(op.Bytes, fixedBytes)
+		f.fixed.Add(1)
+		return true
+	case d == reading && !f.direct && f.isCold():
+		op.Bytes = max(op.Bytes, beginBytes)
+	}
+	f.ringed.Add(1)
+	f.submitAs(&op.SQE)
+	return false
 }
 
 // mayCall reports whether pread(2) or pwrite(2) is allowed, which a ring does not check.

@@ -3,6 +3,7 @@
 package ufile
 
 import (
+	"context"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -107,37 +108,54 @@ func (f *File) submitAs(e *uring.SQE) {
 }
 
 // choose returns the rings for a transfer. If they are nil, the transfer is to be a plain
-// call, because the file or the system has no use for rings or because nothing else is in
-// flight. The caller calls done on the turn afterwards. The error comes from opening
-// rings with ModeRing.
-func (f *File) choose() (*reactor.Reactor, plainTurn, error) {
+// call, because the file or the system has no use for rings, because nothing else is in
+// flight, or because a bulk read, which is large and probably not cached, is one of few. A
+// transfer that ctx may end does not wait until others are in flight: a plain call cannot be
+// cancelled. The caller calls done on the turn afterwards. The error comes from opening rings
+// with ModeRing.
+func (f *File) choose(ctx context.Context, bulk bool) (*reactor.Reactor, turn, error) {
 	if !f.ringable() {
-		return nil, plainTurn{}, nil
+		return nil, turn{}, nil
 	}
 	auto := f.sys.opts.Mode == ModeAuto
+	var t turn
+	if bulk && auto {
+		f.misses.Add(1)
+		t.bulk = f.sys
+		if f.sys.bulk.Add(1) <= bulkPlain {
+			return nil, t, nil
+		}
+	}
+	auto = auto && ctx.Done() == nil
 	if auto && f.sys.tryAlone() {
-		return nil, plainTurn{alone: f.sys}, nil
+		t.alone = f.sys
+		return nil, t, nil
 	}
 	r, err := f.sys.reactor()
 	if r == nil || !auto {
-		return r, plainTurn{}, err
+		return r, t, err
 	}
-	if turn, plain := r.TryPlain(); plain {
-		return nil, plainTurn{beside: turn}, nil
+	plain := false
+	if t.beside, plain = r.TryPlain(); plain {
+		return nil, t, nil
 	}
-	return r, plainTurn{}, nil
+	return r, t, nil
 }
 
-// plainTurn is the right to make a plain call instead of an operation. The zero value is
-// for files and systems whose calls are always plain.
-type plainTurn struct {
-	alone  *System      // set where its rings are not open
-	beside reactor.Turn // of open rings
+// turn is the right to transfer. The zero value is for files and systems whose calls are always
+// plain.
+type turn struct {
+	alone  *System      // of a plain call: set where its rings are not open
+	beside reactor.Turn // of a plain call beside open rings
+	bulk   *System      // of a bulk read
 }
 
-func (t plainTurn) done() {
+func (t turn) done() {
 	if t.alone != nil {
 		t.alone.alone.Store(false)
+	}
+	if t.bulk != nil {
+		t.bulk.bulk.Add(-1)
 	}
 	t.beside.Done()
 }

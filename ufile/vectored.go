@@ -109,7 +109,7 @@ func (f *File) vector(d direction, bufs [][]byte, off int64) (int, error) {
 	if buffered || f.sys.opts.Mode == ModePlain {
 		return f.vectorPlain(d, bufs, off)
 	}
-	r, turn, err := f.choose()
+	r, turn, err := f.choose(context.Background(), false)
 	switch {
 	case err != nil:
 		return 0, err
