@@ -58,6 +58,7 @@ type childOptions struct {
 	Forward         bool
 	Snapshots       bool   // many
 	Backup          string // the target; "" for none
+	Election        time.Duration
 }
 
 // continuous is the continuous backup of the nodes: testdata/backup sets it, because this module does not require the one of
@@ -118,7 +119,7 @@ func child(env string) error {
 		late = time.Hour
 	}
 	d := &badDisk{dir: o.Dir, shadow: o.Shadow, synced: make(map[string]int)}
-	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, flushAfter: late, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: 600 * time.Millisecond, SnapshotEntries: 64,
+	n, err := openNode(Options{ID: o.ID, disk: disk{around: d.sync, written: d.written}, snapshotEvery: every, flushAfter: late, Forward: o.Forward, Dir: o.Dir, Listen: o.Listen, Advertise: o.Advertise, Peers: o.Peers, Election: o.Election, SnapshotEntries: 64,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), bug: o.Bug})
 	if err != nil {
 		return err
@@ -737,7 +738,8 @@ func (c *chaos) shadow(id string) string { return filepath.Join(c.dir, "shadow-"
 
 func (c *chaos) start(id string, skew time.Duration) {
 	o := childOptions{ID: id, Dir: filepath.Join(c.dir, id), Listen: c.net.listen[id], Advertise: c.peers[id], Peers: c.peers, Bug: c.bug,
-		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots, Backup: c.backup}
+		Shadow: c.shadow(id), Forward: c.forward, Snapshots: c.snapshots, Backup: c.backup,
+		Election: time.Duration(float64(600*time.Millisecond) * crowded())}
 	if c.joined[id] {
 		o.Peers = nil
 	}
