@@ -19,9 +19,20 @@ import (
 // While a socket is alone, its loop does not watch it. It returns to the loop when other
 // sockets are active too; see loop.othersActive.
 type alone struct {
-	fd   *sys.FD // of the socket
-	file netFile // another descriptor of it, which the netpoller watches
-	raw  syscall.RawConn
+	*netWait
+	file     netFile // another descriptor of the socket, which the netpoller watches
+	waits    int     // since another socket was active, at most aloneAfter; guarded by the socket's mu
+	recalled bool    // the socket must return to its loop; guarded by the socket's mu
+
+	// Of a young socket, of which file is the only descriptor; see settle. The reader's.
+	reads int
+	call  uint64
+}
+
+// netWait is what a socket needs to wait alone.
+type netWait struct {
+	fd  *sys.FD // of the socket
+	raw syscall.RawConn
 
 	// These are called when the netpoller reports the socket. They are made once, because
 	// each call would allocate them.
@@ -30,16 +41,7 @@ type alone struct {
 	buf  []byte // where receive puts data; the reader's
 	res  int32  // as in delivery
 	poll [2][1]sys.PollFD
-
-	waits    int  // since another socket was active, at most aloneAfter; guarded by the socket's mu
-	young    bool // it has a few waits beside other sockets, see addAlone
-	recalled bool // the socket must return to its loop; guarded by the socket's mu
 }
-
-// At most maxYoung sockets of a loop wait alone beside others, each of them youngWaits times: a
-// call over a new connection then costs what it costs with package net. Each of them has two
-// descriptors.
-const maxYoung, youngWaits = 64, 4
 
 // newAlone makes the callbacks for Go's netpoller once, so that a wait allocates nothing.
 func newAlone(fd *sys.FD, file netFile) (*alone, error) {
@@ -47,7 +49,7 @@ func newAlone(fd *sys.FD, file netFile) (*alone, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &alone{fd: fd, file: file, raw: raw}
+	a := &alone{netWait: &netWait{fd: fd, raw: raw}, file: file}
 	a.receive = func(uintptr) bool {
 		for {
 			n, errno := sys.SockRecv(a.fd.Int(), a.buf, sys.MsgDontWait)
@@ -68,7 +70,7 @@ func newAlone(fd *sys.FD, file netFile) (*alone, error) {
 
 // polled reports whether one of the events, or an error, is pending. The events of poll and of
 // epoll have the same numbers.
-func (a *alone) polled(direction int, events int16) bool {
+func (a *netWait) polled(direction int, events int16) bool {
 	p := a.poll[direction][:]
 	p[0] = sys.PollFD{Fd: int32(a.fd.Int()), Events: events}
 	n, errno := sys.PollNow(p)
@@ -77,8 +79,12 @@ func (a *alone) polled(direction int, events int16) bool {
 
 // offer lets the next call leave the loop, or takes that back.
 func (s *sock) offer(may bool) {
-	s.rd.mayLeave.Store(may)
-	s.wr.mayLeave.Store(may)
+	mode := uint32(usual)
+	if may {
+		mode = mayLeave
+	}
+	s.rd.mode.Store(mode)
+	s.wr.mode.Store(mode)
 }
 
 // leaveLoop makes the socket wait alone. If that is not possible, for lack of a descriptor
@@ -105,28 +111,6 @@ func (s *sock) leaveLoop() {
 	s.mu.Unlock()
 }
 
-// beginAlone makes a connection of package net wait alone on loop l, if addAlone allows it, and
-// reports whether it does. fd is a duplicate of its descriptor.
-func (s *sock) beginAlone(l *loop, fd int, old netSocket) bool {
-	file, ok := old.(netFile)
-	if !ok {
-		return false // a listener
-	}
-	own := sys.NewFD(fd)
-	a, err := newAlone(own, file)
-	if err != nil {
-		own.Detach()
-		return false
-	}
-	s.fd, s.loop, s.alone = own, l, a // before the loop can find the socket in its table
-	if !l.table.addAlone(s) {
-		s.fd, s.loop, s.alone = nil, nil, nil
-		own.Detach()
-		return false
-	}
-	return true
-}
-
 // returnToLoop ends waiting alone. It reports whether the loop watches the socket; if not, the
 // socket remains alone. The caller holds mu, which returnToLoop unlocks if it returns true.
 func (s *sock) returnToLoop() bool {
@@ -136,7 +120,7 @@ func (s *sock) returnToLoop() bool {
 		events |= syscall.EPOLLOUT
 	}
 	if errno := s.loop.poll.Add(s.fd.Int(), events, s.key); errno != 0 {
-		a.recalled, a.waits = false, 0 // a young socket tries again after a few waits
+		a.recalled = false
 		return false
 	}
 	s.alone = nil
@@ -144,9 +128,6 @@ func (s *sock) returnToLoop() bool {
 	s.wr.ready.Store(true)
 	s.mu.Unlock()
 	_ = a.file.Close() // ends a call that waits in the other direction; our own duplicate
-	if a.young {
-		s.loop.table.settle(s.key)
-	}
 	return true
 }
 
@@ -154,8 +135,7 @@ func (s *sock) returnToLoop() bool {
 // reports. The caller holds mu, which waitAlone unlocks.
 func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (done bool) {
 	a := s.alone
-	mustReturn := a.recalled || a.young && (a.waits >= youngWaits || s.loop.starved.Load()) // a starved driver needs help
-	if mustReturn && s.returnToLoop() {
+	if a.recalled && s.returnToLoop() {
 		return false
 	}
 	a.waits = min(a.waits+1, aloneAfter)
@@ -187,7 +167,7 @@ func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (d
 }
 
 // retry makes the netpoller call try until it returns true.
-func (a *alone) retry(read bool, try func(fd uintptr) bool) error {
+func (a *netWait) retry(read bool, try func(fd uintptr) bool) error {
 	if read {
 		return a.raw.Read(try)
 	}

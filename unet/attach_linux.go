@@ -6,22 +6,7 @@ import (
 	"io"
 	"net"
 	"syscall"
-
-	"github.com/ringside-io/ringside/internal/sys"
 )
-
-// dupConn duplicates the descriptor of a socket of package net.
-func dupConn(c syscall.Conn) (fd int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	var dupErr error
-	if err := raw.Control(func(old uintptr) { fd, dupErr = sys.Dup(int(old)) }); err != nil {
-		return -1, err
-	}
-	return fd, syscallError("dup", dupErr)
-}
 
 // drive moves a socket of package net to the system. A type that the system does not
 // drive is returned unchanged, and so is old on failure.
@@ -29,14 +14,14 @@ func (s *System) drive(old io.Closer, network string, o listenOptions) (io.Close
 	switch old := old.(type) {
 	case *net.TCPConn:
 		c := &TCPConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}
-		return take(s, old, c, &c.sock)
+		return born(s, old, c, &c.sock)
 	case *net.UnixConn:
 		if network == "unixgram" {
 			return newUnixgramConn(old)
 		}
 		c := &UnixConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}
 		c.moreLikely.Store(true) // see newUnixConn
-		return take(s, old, c, &c.sock)
+		return born(s, old, c, &c.sock)
 	case *net.UDPConn:
 		return newUDPConn(old, network)
 	case *net.TCPListener:
@@ -74,24 +59,32 @@ func take[T any, P interface {
 }
 
 // takeOver makes the socket use a duplicate of the descriptor of old, and closes old, so that
-// only one poller watches the socket. A connection that is the first socket of its loop waits
-// alone from the beginning, and keeps old for that. On failure old is unchanged.
+// only one poller watches the socket. On failure old is unchanged.
 func (s *sock) takeOver(system *System, old netSocket) error {
-	l, err := system.acquire()
-	if err != nil {
-		return err
-	}
 	fd, err := dupConn(old)
 	if err != nil {
-		system.release()
 		return err
 	}
-	if s.beginAlone(l, fd, old) {
-		return nil
-	}
-	if err := s.watch(l, fd); err != nil {
+	if err := s.open(system, fd); err != nil {
 		return err
 	}
 	_ = old.Close() // the duplicate keeps the socket open
 	return nil
+}
+
+// born is take for a connection, which is young: its Read and Write are those of old at first, so
+// that a call over a new connection costs what it costs with package net.
+func born[T any, P interface {
+	*T
+	io.Closer
+}](s *System, old netFile, whole P, sk *sock) (io.Closer, error) {
+	l, err := s.acquire()
+	if err != nil {
+		return old, err
+	}
+	sk.loop, sk.alone = l, &alone{file: old}
+	sk.rd.mode.Store(young)
+	sk.wr.mode.Store(young)
+	closeDropped((*T)(whole), sk)
+	return whole, nil
 }

@@ -68,8 +68,13 @@ func (c *conn) read(p []byte) (int, error) {
 	if len(p) > maxTransfer {
 		p = p[:maxTransfer]
 	}
-	if h.mayLeave.Load() { // here too: a call that finds data does not wait
+	switch h.mode.Load() {
+	case mayLeave: // here too: a call that finds data does not wait
 		c.leaveLoop()
+	case young:
+		if n, done, err := c.readYoung(p); done {
+			return n, err
+		}
 	}
 	for {
 		if err := c.check(h); err != nil {
@@ -126,6 +131,14 @@ func (c *conn) write(p []byte) (int, error) {
 		return 0, err
 	}
 	defer c.end(h)
+	if h.mode.Load() == young {
+		if n, done, err := c.writeYoung(p); done {
+			return n, err
+		} else if n > 0 {
+			rest, err := c.send(p[n:])
+			return n + rest, err
+		}
+	}
 	return c.send(p)
 }
 
@@ -198,6 +211,11 @@ func (s *sock) use(f func(fd int) error) error {
 		return net.ErrClosed
 	}
 	defer s.lock.Release()
+	if s.rd.mode.Load() == young {
+		if done, err := s.useYoung(f); done {
+			return err
+		}
+	}
 	return f(s.fd.Int())
 }
 
@@ -359,6 +377,12 @@ func (c *conn) writev(bufs *net.Buffers) (done int64, err error) {
 	defer c.end(h)
 	if err := c.check(h); err != nil {
 		return 0, err
+	}
+	if h.mode.Load() == young {
+		var ended bool
+		if done, ended, err = c.writevYoung(bufs); ended {
+			return done, err
+		}
 	}
 	v := vectors.Get().(*vector)
 	defer func() {

@@ -324,6 +324,9 @@ func (c *conn) sendFile(r io.Reader, limit int64) (sent int64, handled bool, err
 // sendfile cannot send the rest, in which case err is nil.
 func (c *conn) sendFrom(control func(func(fd uintptr)) error, limit int64) (sent int64, unfit syscall.Errno, err error) {
 	h := &c.wr
+	if err := c.settle(); err != nil {
+		return 0, syscall.ENOSYS, nil // the caller's Write works, or returns the error
+	}
 	if err := c.begin(h); err != nil {
 		return 0, 0, err
 	}

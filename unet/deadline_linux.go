@@ -77,8 +77,29 @@ func (s *sock) setWhen(when int64, read, write bool) error {
 		s.clock.write = max(when, 0)
 		s.wr.expire(s, when < 0)
 	}
-	s.arm(when)
+	if s.rd.mode.Load() == young {
+		s.setYoung(when, read, write)
+	} else {
+		s.arm(when)
+	}
 	return nil
+}
+
+// setYoung sets deadlines of a young socket. settle arms the timer. The caller holds mu.
+func (s *sock) setYoung(when int64, read, write bool) {
+	t := time.Unix(1, 0)
+	switch {
+	case when == 0:
+		t = time.Time{}
+	case when > 0:
+		t = epoch.Add(time.Duration(when))
+	}
+	if read {
+		s.alone.setDeadline(true, t)
+	}
+	if write {
+		s.alone.setDeadline(false, t)
+	}
 }
 
 // expire records whether the deadline has passed. The caller holds the mu of s, the socket.

@@ -47,9 +47,9 @@ type Dialer struct {
 // applies.
 type multipath struct{ chosen, use bool }
 
-// std returns the net.Dialer with the same settings.
-func (d *Dialer) std() *net.Dialer {
-	n := &net.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr,
+// std returns the net.Dialer with the same settings. Nothing points to d afterwards.
+func (d *Dialer) std() net.Dialer {
+	n := net.Dialer{Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr,
 		FallbackDelay: d.FallbackDelay, KeepAlive: d.KeepAlive, KeepAliveConfig: d.KeepAliveConfig,
 		Resolver: d.Resolver, Control: d.Control, ControlContext: d.ControlContext}
 	//lint:ignore SA1019 a program may still set the deprecated fields
@@ -58,7 +58,8 @@ func (d *Dialer) std() *net.Dialer {
 		n.SetMultipathTCP(d.multipath.use)
 	}
 	if d.UserTimeout > 0 {
-		n.ControlContext = d.controlUserTimeout
+		own := *d
+		n.ControlContext = own.controlUserTimeout
 		n.SetMultipathTCP(false) // Linux refuses the option for MPTCP
 	}
 	return n
@@ -96,7 +97,10 @@ func control(c syscall.RawConn, f func(fd int) error) error {
 }
 
 // MultipathTCP reports whether MPTCP will be used; see net.Dialer.MultipathTCP.
-func (d *Dialer) MultipathTCP() bool { return d.std().MultipathTCP() }
+func (d *Dialer) MultipathTCP() bool {
+	n := d.std()
+	return n.MultipathTCP()
+}
 
 // SetMultipathTCP sets whether to use MPTCP; see net.Dialer.SetMultipathTCP.
 func (d *Dialer) SetMultipathTCP(use bool) { d.multipath = multipath{true, use} }
@@ -111,7 +115,8 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // and udp6, and a [UnixgramConn] for unixgram. For other networks, and if the system uses
 // package net, it returns a connection of package net.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.std().DialContext(ctx, network, address)
+	n := d.std()
+	c, err := n.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -121,26 +126,30 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 // DialTCP is DialContext for tcp, tcp4 and tcp6, like net.Dialer.DialTCP. It fails if the
 // system uses package net.
 func (d *Dialer) DialTCP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*TCPConn, error) {
-	c, err := d.std().DialTCP(ctx, network, laddr, raddr)
+	n := d.std()
+	c, err := n.DialTCP(ctx, network, laddr, raddr)
 	return attachAs[*TCPConn](d.System, "dial", c, err, network)
 }
 
 // DialUDP is DialContext for udp, udp4 and udp6, like net.Dialer.DialUDP. It fails if the
 // system uses package net.
 func (d *Dialer) DialUDP(ctx context.Context, network string, laddr, raddr netip.AddrPort) (*UDPConn, error) {
-	c, err := d.std().DialUDP(ctx, network, laddr, raddr)
+	n := d.std()
+	c, err := n.DialUDP(ctx, network, laddr, raddr)
 	return attachAs[*UDPConn](d.System, "dial", c, err, network)
 }
 
 // DialIP is net.Dialer.DialIP. The connection is one of package net and has no driver.
 func (d *Dialer) DialIP(ctx context.Context, network string, laddr, raddr netip.Addr) (*net.IPConn, error) {
-	return d.std().DialIP(ctx, network, laddr, raddr)
+	n := d.std()
+	return n.DialIP(ctx, network, laddr, raddr)
 }
 
 // DialUnix is DialContext for unix and unixpacket, like net.Dialer.DialUnix. It fails for
 // unixgram, for which Dial returns a [UnixgramConn], and if the system uses package net.
 func (d *Dialer) DialUnix(ctx context.Context, network string, laddr, raddr *net.UnixAddr) (*UnixConn, error) {
-	c, err := d.std().DialUnix(ctx, network, laddr, raddr)
+	n := d.std()
+	c, err := n.DialUnix(ctx, network, laddr, raddr)
 	return attachAs[*UnixConn](d.System, "dial", c, err, network)
 }
 

@@ -15,7 +15,7 @@ import (
 // net.Dialer or the net.ListenConfig that is used.
 // Promise: unet/code-compiles-net
 func TestFieldsReachNet(t *testing.T) {
-	reach(t, &Dialer{}, (*Dialer).std)
+	reach(t, &Dialer{}, func(d *Dialer) *net.Dialer { n := d.std(); return &n })
 	reach(t, &ListenConfig{}, (*ListenConfig).std)
 }
 

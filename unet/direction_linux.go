@@ -17,16 +17,21 @@ import (
 
 // direction is the state of reading from, or writing to, a socket.
 type direction struct {
-	turn    sync.Mutex  // held by the one call that is in progress
-	ready   atomic.Bool // a system call may succeed
-	expired atomic.Bool // the deadline has passed
-	state   waitState   // guarded by the socket's mu
-	// mayLeave is set when the socket may wait alone; see leaveLoop.
-	mayLeave atomic.Bool
+	turn    sync.Mutex    // held by the one call that is in progress
+	ready   atomic.Bool   // a system call may succeed
+	expired atomic.Bool   // the deadline has passed
+	state   waitState     // guarded by the socket's mu
+	mode    atomic.Uint32 // one of the modes below, the same for both directions
 	// wake has a capacity of 1 and gets one value for each wait. A WaitGroup
 	// takes less memory but wakes more slowly.
 	wake chan struct{}
 }
+
+const (
+	usual    = iota // the loop watches the socket, or it waits alone
+	mayLeave        // the same, and the socket may begin to wait alone; see leaveLoop
+	young           // package net still has the socket; see settle
+)
 
 type waitState uint8
 

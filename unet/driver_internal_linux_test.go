@@ -3,10 +3,12 @@
 package unet
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -54,7 +56,7 @@ func TestRingThatFails(t *testing.T) {
 	l := &loop{system: s, useRing: true, ring: ring, cqes: make([]uring.CQE, maxBatch)}
 	var waiting []chan string
 	for range 2 {
-		c, peer := connect(t, s)
+		c, peer := settled(t, s)
 		// Take the receive before the driver can.
 		c.mu.Lock()
 		c.rd.wake = make(chan struct{}, 1)
@@ -266,96 +268,324 @@ func awaitParked(t *testing.T, s *sock, h *direction, state waitState, then func
 	}
 }
 
-// TestYoungConnectionsWaitAlone dials beside another connection: the first waits do not need the
-// driver, later ones do. Only some connections may wait so at a time.
-func TestYoungConnectionsWaitAlone(t *testing.T) {
+// isYoung reports whether package net has the socket of c.
+func isYoung(c *TCPConn) bool { return c.ofNet() != nil }
+
+// readByte reads a byte that peer sends.
+func readByte(t *testing.T, c, peer net.Conn) {
+	t.Helper()
+	if _, err := peer.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
+// settled returns a connection that its loop watches, and its peer.
+func settled(t *testing.T, s *System) (*TCPConn, net.Conn) {
+	t.Helper()
+	c, peer := connect(t, s)
+	if err := c.settle(); err != nil {
+		t.Fatal(err)
+	}
+	return c, peer
+}
+
+// TestYoungConnectionsSettle reads from dialled connections. One that is active by itself remains with
+// package net, two settle, and so does one beside a socket of the loop.
+func TestYoungConnectionsSettle(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _ := connect(t, s)
-	young := func() int {
-		first.loop.table.mu.Lock()
-		defer first.loop.table.mu.Unlock()
-		return first.loop.table.young
-	}
 	c, peer := connect(t, s)
-	for i := range youngWaits + 2 {
-		read := make(chan error, 1)
-		go func() { _, err := c.Read(make([]byte, 8)); read <- err }()
-		want := parkedAlone
-		if i >= youngWaits {
-			want = parked
-		}
-		awaitParked(t, &c.sock, &c.rd, want, nil)
-		if _, err := peer.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-read; err != nil {
-			t.Fatal(err)
+	for range 5 * youngReads {
+		if readByte(t, c, peer); !isYoung(c) {
+			t.Fatal("the only active connection has settled")
 		}
 	}
-	if n := young(); n != 0 || isAlone(c) {
-		t.Errorf("%d connections are young after %d waits; alone: %v", n, youngWaits+2, isAlone(c))
+	d, peerOfD := connect(t, s)
+	for range 3 * youngReads {
+		readByte(t, c, peer)
+		readByte(t, d, peerOfD)
 	}
-	var all []*TCPConn
-	for i := range maxYoung + 1 {
-		c, _ := connect(t, s)
-		if all = append(all, c); isAlone(c) != (i < maxYoung) {
-			t.Errorf("connection %d waits alone: %v", i, isAlone(c))
+	if isYoung(c) || isYoung(d) {
+		t.Errorf("of two active connections some have not settled: %v, %v", isYoung(c), isYoung(d))
+	}
+	e, peerOfE := connect(t, s)
+	for range youngReads {
+		if readByte(t, e, peerOfE); !isYoung(e) {
+			t.Fatal("a connection has settled too early")
 		}
 	}
-	for _, c := range all {
+	if readByte(t, e, peerOfE); isYoung(e) {
+		t.Error("a connection beside others has not settled")
+	}
+	if n := s.Stats().Open; n != 3 {
+		t.Errorf("%d connections are open, want 3", n)
+	}
+	for _, c := range []*TCPConn{c, d, e} {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if n := young(); n != 0 {
-		t.Errorf("%d closed connections are young", n)
+	if n := s.Stats().Open; n != 0 {
+		t.Errorf("%d connections are open after Close", n)
 	}
 }
 
-// TestYoungConnectionsThatCannotBeWatched refuses to watch a connection that must return to its
-// loop: its calls go on waiting alone until the loop can watch it.
+// TestYoungConnectionsThatCannotBeWatched refuses a descriptor, and watching, to a connection that is
+// to settle: it remains with package net until it can.
 func TestYoungConnectionsThatCannotBeWatched(t *testing.T) {
 	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _ := connect(t, s)
-	for _, starved := range []bool{false, true} {
+	settled(t, s)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(refused bool) {
+		limit := before
+		if refused {
+			limit.Cur = 3
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refusals := []func(bool){refuse}
+	if sys.Faulty {
+		refusals = append(refusals, func(refused bool) {
+			sys.SetFaults(nil)
+			if refused {
+				sys.SetFaults(&sys.Faults{Call: func(name string, n int) (int, syscall.Errno) {
+					if name == "epoll_ctl" {
+						return 0, syscall.ENOSPC
+					}
+					return n, 0
+				}})
+			}
+		})
+	}
+	for i, refuse := range refusals {
 		c, peer := connect(t, s)
-		read := func(state waitState) {
-			t.Helper()
-			got := make(chan error, 1)
-			go func() { _, err := c.Read(make([]byte, 8)); got <- err }()
-			awaitParked(t, &c.sock, &c.rd, state, nil)
-			if _, err := peer.Write([]byte("x")); err != nil {
+		file, err := os.Open("doc.go") // which begins with "// SPDX"
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		defer refuse(false)
+		refuse(true)
+		for range 3 * youngReads {
+			readByte(t, c, peer)
+		}
+		if !isYoung(c) {
+			t.Errorf("refusal %d: the connection has settled", i)
+		}
+		sent, err := c.ReadFrom(&io.LimitedReader{R: file, N: 4})
+		if err != nil || sent != 4 {
+			t.Errorf("refusal %d: a file: %d, %v", i, sent, err)
+		}
+		if n, err := c.Writev(&net.Buffers{[]byte("ab"), []byte("cd")}); err != nil || n != 4 {
+			t.Errorf("refusal %d: Writev: %d, %v", i, n, err)
+		}
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Write(func(fd uintptr) bool { _, err := syscall.Write(int(fd), []byte("efgh")); return err == nil }); err != nil {
+			t.Errorf("refusal %d: RawConn.Write: %v", i, err)
+		}
+		got := make([]byte, 12)
+		if _, err := io.ReadFull(peer, got); err != nil || string(got) != "// Sabcdefgh" {
+			t.Errorf("refusal %d: arrived: %q, %v", i, got, err)
+		}
+		refuse(false)
+		for range youngReads + 1 {
+			readByte(t, c, peer)
+		}
+		if isYoung(c) {
+			t.Errorf("refusal %d: the connection has not settled afterwards", i)
+		}
+	}
+}
+
+// TestAloneConnectionsThatCannotBeWatched refuses to watch a connection that waits alone and must
+// return to its loop: its calls go on waiting alone.
+func TestAloneConnectionsThatCannotBeWatched(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, peer := settled(t, s)
+	c.rd.turn.Lock()
+	c.leaveLoop()
+	c.rd.turn.Unlock()
+	if errno := c.loop.poll.Add(c.fd.Int(), 0, 0); errno != 0 { // the loop's Add fails: EEXIST
+		t.Fatal(errno)
+	}
+	if !c.recall() {
+		t.Fatal("the connection was not recalled")
+	}
+	got := make(chan error, 1)
+	go func() { _, err := c.Read(make([]byte, 8)); got <- err }()
+	awaitParked(t, &c.sock, &c.rd, parkedAlone, nil)
+	if _, err := peer.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSettleDuringCalls lets a connection settle while it reads and writes: both calls go on, and
+// deadlines of before hold.
+func TestSettleDuringCalls(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"data", "deadline", "past deadline", "close"} {
+		t.Run(end, func(t *testing.T) {
+			c, peer := connect(t, s)
+			data := make([]byte, 16<<20)
+			for i := range data {
+				data[i] = byte(i * 7 >> 3)
+			}
+			if end == "deadline" {
+				if err := c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read, written := make(chan error, 1), make(chan error, 1)
+			p := make([]byte, 8)
+			go func() { _, err := io.ReadFull(c, p); read <- err }()
+			go func() {
+				n, err := c.Write(data)
+				if err == nil && n != len(data) {
+					err = io.ErrShortWrite
+				}
+				written <- err
+			}()
+			part := make([]byte, 1<<20)
+			if _, err := io.ReadFull(peer, part); err != nil { // the Write is in progress
 				t.Fatal(err)
 			}
-			if err := <-got; err != nil {
-				t.Fatal(err)
+			if !isYoung(c) {
+				t.Fatal("the connection has settled by itself")
 			}
+			if err := c.settle(); err != nil || isYoung(c) {
+				t.Fatal("the connection does not settle", err)
+			}
+			rest := make([]byte, len(data)-len(part))
+			if end != "close" {
+				if _, err := io.ReadFull(peer, rest); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-written; err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(append(part, rest...), data) {
+					t.Error("other data arrived")
+				}
+			}
+			var want error
+			switch end {
+			case "data":
+				if _, err := peer.Write([]byte("12345678")); err != nil {
+					t.Fatal(err)
+				}
+			case "deadline":
+				want = os.ErrDeadlineExceeded
+			case "past deadline":
+				want = os.ErrDeadlineExceeded
+				if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
+					t.Fatal(err)
+				}
+			case "close":
+				want = net.ErrClosed
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-written; !errors.Is(err, want) {
+					t.Error(err)
+				}
+			}
+			if err := <-read; !errors.Is(err, want) {
+				t.Errorf("Read: %v, want %v", err, want)
+			}
+			if end == "data" && string(p) != "12345678" {
+				t.Errorf("received %q", p)
+			}
+		})
+	}
+}
+
+// TestYoungCallsEnd ends calls of a young connection, by a deadline and by Close, and drops one
+// without Close.
+func TestYoungCallsEnd(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, peer := connect(t, s)
+	read := func() chan error {
+		ch := make(chan error, 1)
+		go func() { _, err := c.Read(make([]byte, 8)); ch <- err }()
+		return ch
+	}
+	ended := read()
+	for _, d := range []time.Duration{20 * time.Millisecond, -1} {
+		if err := c.SetReadDeadline(time.Now().Add(d)); err != nil {
+			t.Fatal(err)
 		}
-		poll, fd := first.loop.poll, c.fd.Int()
-		if errno := poll.Add(fd, 0, 0); errno != 0 { // the loop's Add fails: EEXIST
-			t.Fatal(errno)
+		err := <-ended
+		if !errors.Is(err, os.ErrDeadlineExceeded) || err.Error() != c.opError("read", os.ErrDeadlineExceeded).Error() {
+			t.Errorf("Read after its deadline: %v", err)
 		}
-		first.loop.starved.Store(starved)
-		for range 2*youngWaits + 2 {
-			read(parkedAlone)
+		ended = read()
+	}
+	<-ended
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	ended = read()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{<-ended, <-read(), c.Close(), c.SetNoDelay(true)} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a call of a closed connection: %v", err)
 		}
-		first.loop.starved.Store(false)
-		if errno := poll.Remove(fd); errno != 0 {
-			t.Fatal(errno)
+	}
+	if _, err := peer.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the peer of a closed connection: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := s.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	dropped, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dropped.Close()
+	gone := make(chan error, 1)
+	go func() { _, err := dropped.Read(make([]byte, 1)); gone <- err }()
+	for end := time.Now().Add(ringtest.Patience); len(gone) == 0 || s.Stats().Open > 0; runtime.GC() {
+		if time.Now().After(end) {
+			t.Fatalf("a dropped connection is still open: %d, %d", len(gone), s.Stats().Open)
 		}
-		c.mu.Lock()
-		c.alone.waits = youngWaits
-		c.mu.Unlock()
-		read(parked)
-		if isAlone(c) {
-			t.Error("the connection is alone although the loop watches it")
-		}
+	}
+	if err := <-gone; err != io.EOF {
+		t.Errorf("the peer of a dropped connection: %v", err)
 	}
 }
 
@@ -368,10 +598,10 @@ func TestAloneWaitsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, peer := connect(t, s)
-	if !isAlone(c) {
-		t.Fatal("the first connection of a System does not wait alone")
-	}
+	c, peer := settled(t, s)
+	c.rd.turn.Lock()
+	c.leaveLoop()
+	c.rd.turn.Unlock()
 	errs := func(f func([]byte) (int, error), p []byte) chan error {
 		ch := make(chan error, 1)
 		go func() { _, err := f(p); ch <- err }()
@@ -646,9 +876,7 @@ func TestSpuriousEventWhileLeaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connect(t, s) // the first connection waits alone
-	c, peer := connect(t, s)
-	c.alone.waits = youngWaits // the next wait is in the loop
+	c, peer := settled(t, s)
 	read := make(chan error, 1)
 	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
 	awaitParked(t, &c.sock, &c.rd, parked, func() { c.rd.state = taken }) // as by the loop

@@ -515,13 +515,12 @@ type table struct {
 	mu    sync.Mutex
 	slots []tableSlot
 	free  []uint32
-	young int    // sockets that wait alone beside others
 	alone uint64 // the key of the socket that may wait alone, 0 for none
+	calls uint64 // of crowded
 }
 
 type tableSlot struct {
 	generation uint32
-	young      bool // counted in table.young
 	sock       weak.Pointer[sock]
 }
 
@@ -545,46 +544,21 @@ func (t *table) addLocked(s *sock) uint64 {
 	return s.key
 }
 
-// addAlone is add for a socket that waits alone from the beginning: the first of the table, or
-// one of a few that do so beside others. It reports whether the socket may; otherwise it adds
-// nothing.
-func (t *table) addAlone(s *sock) bool {
+// crowded reports whether the loop watches a socket, or another young one has called it since the
+// last call of this one.
+func (t *table) crowded(a *alone) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	first := len(t.free) == len(t.slots)
-	if !first && t.young >= maxYoung {
-		return false
-	}
-	key := t.addLocked(s)
-	if first {
-		t.alone = key
-		return true
-	}
-	s.alone.young = true
-	t.slots[uint32(key)].young = true
-	t.young++
-	return true
-}
-
-// settle records that a socket which waited alone beside others is watched by the loop, or closed.
-func (t *table) settle(key uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.settleLocked(key)
-}
-
-func (t *table) settleLocked(key uint64) {
-	if slot := &t.slots[uint32(key)]; slot.young {
-		slot.young = false
-		t.young--
-	}
+	t.calls++
+	others := a.call != 0 && a.call+1 != t.calls
+	a.call = t.calls
+	return others || len(t.free) < len(t.slots)
 }
 
 // remove forgets a socket.
 func (t *table) remove(key uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settleLocked(key)
 	slot := &t.slots[uint32(key)]
 	slot.generation++
 	slot.sock = weak.Pointer[sock]{}

@@ -69,6 +69,11 @@ func (s *sock) whenReady(h *direction, f func(fd uintptr) bool) error {
 		return err
 	}
 	defer s.end(h)
+	if h.mode.Load() == young {
+		if done, err := s.retryYoung(h, f); done {
+			return err
+		}
+	}
 	return s.retry(h, f)
 }
 

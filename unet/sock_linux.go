@@ -31,7 +31,7 @@ type sock struct {
 	moreLikely atomic.Bool
 	rd, wr     direction
 	in         delivery
-	alone      *alone // guarded by mu; nil while the loop watches the socket
+	alone      *alone // guarded by mu; nil while the loop watches the socket, or package net has it
 	clock      deadlines
 	drop       runtime.Cleanup // see closeDropped
 }
@@ -46,17 +46,20 @@ func (s *sock) open(system *System, fd int) error {
 		_ = syscall.Close(fd) // the first error counts
 		return err
 	}
-	return s.watch(l, fd)
+	s.loop = l
+	if err := s.watch(fd); err != nil {
+		system.release()
+		return err
+	}
+	return nil
 }
 
-// watch is open on a loop that the caller has acquired.
-func (s *sock) watch(l *loop, fd int) error {
+// watch is open for a socket that has a loop.
+func (s *sock) watch(fd int) error {
 	s.fd = sys.NewFD(fd)
-	s.loop = l
-	l.table.add(s)
-	if errno := l.poll.Add(fd, watched, s.key); errno != 0 {
-		l.table.remove(s.key)
-		l.system.release()
+	s.loop.table.add(s)
+	if errno := s.loop.poll.Add(fd, watched, s.key); errno != 0 {
+		s.loop.table.remove(s.key)
 		_ = s.fd.Close()
 		return os.NewSyscallError("epoll_ctl", errno)
 	}
@@ -71,15 +74,18 @@ func (s *sock) close() error {
 		s.mu.Unlock()
 		return net.ErrClosed
 	}
-	s.closing = true
+	s.closing = true // from now on the mode and alone do not change
 	s.rd.interrupt(s)
 	s.wr.interrupt(s)
 	s.clock.stop()
 	s.mu.Unlock()
+	if s.rd.mode.Load() == young {
+		return s.closeYoung()
+	}
 	s.lock.CloseAcrossBubbles()
 	s.drop.Stop()
 	r := resources{s.fd, s.loop, s.key}
-	if a := s.alone; a != nil { // with closing set and without users it does not change
+	if a := s.alone; a != nil {
 		_ = a.file.Close() // a descriptor of our own
 	} else {
 		r.unwatch()
@@ -87,9 +93,18 @@ func (s *sock) close() error {
 	return r.free()
 }
 
+// closeYoung is close for a young socket.
+func (s *sock) closeYoung() error {
+	err := s.alone.file.Close() // ends the calls that wait
+	s.lock.CloseAcrossBubbles()
+	s.drop.Stop()
+	s.loop.system.release()
+	return withoutOp(err)
+}
+
 // resources are held by a socket, which must free them.
 type resources struct {
-	fd   *sys.FD
+	fd   *sys.FD // nil of a young socket
 	loop *loop
 	key  uint64
 }
@@ -113,6 +128,10 @@ func closeDropped[T any](whole *T, s *sock) {
 }
 
 func freeDropped(r resources) {
+	if r.fd == nil { // package net closes its socket
+		go r.loop.system.release()
+		return
+	}
 	r.unwatch()
 	go func() { _ = r.free() }() // free may wait for the driver, and cleanups must not
 }

@@ -38,7 +38,7 @@ func (s *sock) check(h *direction) error {
 // loop has received into buf; received reports the last. It may also return
 // without any of these. The caller holds the turn.
 func (s *sock) wait(h *direction, buf []byte) (received bool, err error) {
-	if h.mayLeave.Load() {
+	if h.mode.Load() == mayLeave {
 		s.leaveLoop()
 	}
 	s.mu.Lock()
