@@ -141,6 +141,9 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 		}
 		// The log may have changed before it was locked.
 		same, err := l.unchanged(r)
+		if err == nil && same && l.file != nil && !l.mark.clean {
+			err = l.reread(&r.segs[len(r.segs)-1])
+		}
 		if err != nil || same {
 			return r, unfinished, err
 		}
@@ -154,6 +157,14 @@ func (l *Log) claim() (r *recovered, unfinished []string, err error) {
 		}
 	}
 	return nil, nil, l.pathError("lock", ErrInUse)
+}
+
+// reread reads the header and the seal of the last segment again, from the disk. The process that wrote it may have been
+// killed while a write to the disk failed.
+func (l *Log) reread(g *segment) error {
+	l.file.Uncache()
+	*g = segment{name: g.name, index: g.index}
+	return g.read(l.store)
 }
 
 // newLogID returns a random ID.

@@ -225,6 +225,8 @@ func (f *dirFile) Sync(full bool) error {
 	return nil
 }
 
+func (f *dirFile) Uncache() { sys.Uncache(f.fd) }
+
 func (f *dirFile) TryLock() (bool, error) {
 	ok, err := sys.TryLock(f.File)
 	f.locked = ok && err == nil

@@ -224,6 +224,8 @@ func (f *memFile) Sync(bool) error {
 	return fault.err
 }
 
+func (f *memFile) Uncache() {}
+
 func (f *memFile) TryLock() (bool, error) { return true, nil }
 
 func (f *memFile) Check() error {

@@ -15,6 +15,8 @@ type File interface {
 	Truncate(size int64) error
 	// Sync makes the content of the file durable; if full is set, its times as well.
 	Sync(full bool) error
+	// Uncache makes the next reads return what the disk has, if it can.
+	Uncache()
 	// TryLock locks the file against other open file descriptions of it until Close. It
 	// returns false if another one has the lock.
 	TryLock() (bool, error)

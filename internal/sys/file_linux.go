@@ -80,6 +80,14 @@ func SyncFileRange(fd int, off, n int64, flags int) error {
 	return retry(func() error { return unix.SyncFileRange(fd, off, n, flags) })
 }
 
+// Uncache writes the dirty pages of a file and drops its pages from the page cache: what is read next is what
+// the disk has. After a failed write the cache is ahead of the disk, and the kernel counts the lost pages as written.
+// Such an error, and one of this call, is not returned for this descriptor later.
+func Uncache(fd int) {
+	_ = SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE_AND_WAIT)
+	_ = retry(func() error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
+}
+
 // LockRange locks a part of a file for its open file description (F_OFD_SETLK,
 // F_OFD_SETLKW). mode is as in [Flock]. Without wait the error is EAGAIN when another
 // open file description holds a lock on it.

@@ -102,6 +102,9 @@ func Fdatasync(int) error { return noSys }
 // SyncFileRange returns ENOSYS.
 func SyncFileRange(int, int64, int64, int) error { return noSys }
 
+// Uncache does nothing.
+func Uncache(int) {}
+
 // LockRange returns ENOSYS.
 func LockRange(int, int, int64, int64, bool) error { return noSys }
 
