@@ -32,6 +32,8 @@ type database struct {
 	synced atomic.Bool
 	// walMode is set by a sync of the WAL, and ends when a rollback journal is opened.
 	walMode atomic.Bool
+	// journalRead is set when a rollback journal was read for the first time.
+	journalRead atomic.Bool
 	// journalSyncs counts the syncs of the rollback journal since it was made.
 	// One connection writes at a time.
 	journalSyncs atomic.Int64

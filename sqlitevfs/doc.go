@@ -110,7 +110,10 @@
 // for the same reason. Without O_DIRECT neither is done, and frames that no FULL commit has synced keep their blocks
 // until the next sync if another connection is writing. The database may be opened again at once, by this process or
 // by another one: its later commits are as durable as any, and the failed commit is not there. A process that is
-// killed within that sync leaves this undone.
+// killed within that sync leaves this undone. So SQLite's recovery of a WAL, and the replay of the log, begin with
+// writing the dirty pages of the WAL and of the database and dropping both from the page cache; the first open of a
+// database in a process drops a rollback journal that is not empty, and the database if the journal is hot. After a
+// crash the first reads of a database come from the disk.
 //
 // # Group sync
 //

@@ -149,7 +149,11 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 				return 0, err
 			}
 		}
-		return f.File.ReadAt(p, off)
+		n, err := f.File.ReadAt(p, off)
+		if off == 0 && f.ahead(n) {
+			return f.reread(p)
+		}
+		return n, err
 	}
 	return f.prefetch.readAt(p, off)
 }

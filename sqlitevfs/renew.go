@@ -13,6 +13,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/grouplog"
 )
 
@@ -62,8 +63,33 @@ func (f *file) failed() {
 // again, and still cached, to blocks that were allocated for a write which failed.
 func (f *file) uncache() {
 	if f.fd >= 0 {
-		dropCache(f.fd)
+		sys.Uncache(f.fd)
 	}
+}
+
+// ahead reports whether SQLite has read n bytes at the beginning of a journal or WAL of which the page cache may have
+// what the disk lacks, because a process was killed within a failed sync. SQLite reads the header of a WAL only when it
+// recovers the WAL, with all locks of the WAL, and one byte of a rollback journal to find out whether it is hot,
+// with the shared lock of the database. So no connection is in a sync. SQLite asks for the byte in each transaction: only
+// the first answer counts.
+func (f *file) ahead(n int) bool {
+	switch {
+	case f.fd < 0 || f.main == nil:
+		return false
+	case f.flags&vfs.OPEN_MAIN_JOURNAL != 0:
+		return n == 1 && f.db.journalRead.CompareAndSwap(false, true)
+	}
+	return f.frames != nil && n == walHeaderSize
+}
+
+// reread reads the beginning from the disk. With a WAL or a hot journal the database may be ahead of the disk, too.
+func (f *file) reread(p []byte) (int, error) {
+	f.uncache()
+	n, err := f.File.ReadAt(p, 0)
+	if n > 0 && p[0] != 0 {
+		f.main.uncache()
+	}
+	return n, err
 }
 
 // maxSector is the largest size of the header of a rollback journal.

@@ -105,9 +105,6 @@ func lockWriter(index string) (unlock func(), ok bool) {
 	return unlock, false
 }
 
-// dropCache drops the pages of a file that are not dirty from the page cache.
-func dropCache(fd int) { _ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) }
-
 // freeMemory returns how many bytes of memory are unused.
 func freeMemory() int {
 	var info unix.Sysinfo_t

@@ -12,6 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
@@ -97,4 +98,85 @@ func coarse(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	return now.Nano()
+}
+
+// TestReread opens databases whose pages are cached. After a crash those of the files that a failed write may concern
+// are read from the disk; a database that was closed stays cached.
+func TestReread(t *testing.T) {
+	const large = `CREATE TABLE t(x); INSERT INTO t VALUES(1); CREATE TABLE rows(id INTEGER PRIMARY KEY, x);
+		WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM i WHERE n<1000) INSERT INTO rows SELECT n, zeroblob(3000) FROM i; `
+	probe := cachedFile(t, filepath.Join(t.TempDir(), "probe"), make([]byte, 1<<20))
+	sys.Uncache(int(probe.Fd()))
+	if cachedAt(t, probe, 1<<19) {
+		t.Skip("needs a file system that can drop cached pages")
+	}
+	for _, k := range []struct {
+		name, mode, before, within, end string // end of the name of the file that is looked at
+		kept                            bool
+	}{
+		{"wal/crashed", "wal", "PRAGMA wal_checkpoint", "INSERT INTO t VALUES(2)", "", false},
+		{"wal/closed", "wal", "PRAGMA wal_checkpoint(TRUNCATE)", "", "", true},
+		{"persist/hot", "persist", "", "PRAGMA cache_size=5; BEGIN; INSERT INTO t VALUES(2); UPDATE rows SET x=1 WHERE id<100", "", false},
+		{"persist/closed", "persist", "", "", "", true},
+		{"persist/closed/journal", "persist", "UPDATE rows SET x=1", "", "-journal", false},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			path, crashed := dbFile(t), dbFile(t)
+			c := connect(t, path, Name)
+			execSQL(t, c, "PRAGMA wal_autocheckpoint=0; PRAGMA journal_mode="+k.mode+"; "+large+k.before)
+			execSQL(t, c, k.within)
+			var looked *os.File
+			for _, end := range []string{"", "-wal", "-journal"} {
+				if p, err := os.ReadFile(path + end); err == nil && len(p) > 0 {
+					if f := cachedFile(t, crashed+end, p); end == k.end {
+						looked = f
+					}
+				}
+			}
+			const at = 3_000_000
+			if !cachedAt(t, looked, at) {
+				t.Skip("the kernel has dropped the file already")
+			}
+			c = connect(t, crashed, Name)
+			query(t, c, "SELECT x FROM t")
+			if kept := cachedAt(t, looked, at); kept != k.kept {
+				t.Errorf("still cached: %v", kept)
+			}
+			if _, err := looked.ReadAt(make([]byte, 1<<17), at); err != nil {
+				t.Fatal(err)
+			}
+			query(t, c, "SELECT x FROM t")
+			query(t, connect(t, crashed, Name), "SELECT x FROM t")
+			if !cachedAt(t, looked, at) {
+				t.Error("dropped by a later transaction or connection")
+			}
+		})
+	}
+}
+
+// cachedFile makes a file with a content, which is on the disk and in the page cache.
+func cachedFile(t *testing.T, name string, content []byte) *os.File {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// cachedAt reports whether a byte of a file is in the page cache.
+func cachedAt(t *testing.T, f *os.File, off int64) bool {
+	t.Helper()
+	n, errno := sys.PreadNoWait(int(f.Fd()), make([]byte, 1), off)
+	if errno != 0 && errno != unix.EAGAIN {
+		t.Skip("needs preadv2 with RWF_NOWAIT: ", errno)
+	}
+	return n == 1
 }

@@ -22,8 +22,6 @@ func unwrittenBlock(int, io.ReaderAt, int64) (int64, error) { return 0, errors.E
 
 func lockWriter(string) (unlock func(), ok bool) { return func() {}, false }
 
-func dropCache(int) {}
-
 func freeMemory() int { return 0 }
 
 func openAhead(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }

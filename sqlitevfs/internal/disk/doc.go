@@ -82,6 +82,8 @@ type File interface {
 	// Times returns when the file was last written, and a number for the mount through which it was opened, which
 	// no other mount has; 0 if that is not known.
 	Times() (written time.Time, mount uint64, err error)
+	// Uncache makes the next reads return what the disk has, if it can.
+	Uncache()
 	// TryLock takes an exclusive lock on n bytes from off, against every other open file, including
 	// those of this process. It returns false if another file has a lock there. Closing the file
 	// releases the lock. On a system without such locks it returns errors.ErrUnsupported.

@@ -5,6 +5,8 @@ package disk
 import (
 	"io/fs"
 	"os"
+
+	"github.com/ringside-io/ringside/internal/sys"
 )
 
 type osFS struct{}
@@ -58,6 +60,12 @@ func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
 		err = f.Sync()
 	}
 	return n, err
+}
+
+func (f *osFile) Uncache() {
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { sys.Uncache(int(fd)) })
+	}
 }
 
 func (f *osFile) Sync() error { return syncFile(f.File) }

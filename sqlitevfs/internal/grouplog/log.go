@@ -243,6 +243,7 @@ func (l *Log) lock(f disk.File) error {
 	} else if !ok {
 		return &fs.PathError{Op: "open", Path: l.path, Err: ErrInUse}
 	}
+	f.Uncache()
 	return l.readHeader()
 }
 

@@ -413,6 +413,10 @@ func (t *target) open(l *Log) error {
 		}
 		return err
 	}
+	if t.locked { // no connection has it: see Uncache
+		t.file.Uncache()
+		t.content.Uncache()
+	}
 	t.evidence = l.examine(lock, t.file)
 	return t.load()
 }
