@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -31,27 +33,69 @@ const (
 
 // failedWorks are the programs of TestFailedDisk. Those of sqlitevfs/internal/powercut have no shared syncs,
 // and no file systems below them.
-var failedWorks = []struct {
+var failedWorks = slices.Concat(failing, killedWithin())
+
+type failedWork struct {
 	name string
 	work work
-}{
-	{"group-persist", work{Kind: "sqlite", VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4"}},
-	{"group-delete", work{Kind: "sqlite", VFS: "ringside-group", Mode: "DELETE", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4"}},
-	{"group-wal", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4"}},
-	{"group-wal-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
-	{"group-persist-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "PERSIST", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
-	{"log-shared-syncs", work{Kind: "sqlite", VFS: "ringside-log", Params: "&groupsync=on", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4"}},
-	{"wal-checkpoint", work{Kind: "sqlite", VFS: "ringside", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
-	{"group-wal-checkpoint", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Checkpoint: true}},
-	{"group-wal-normal-killed", work{Kind: "sqlite", VFS: "ringside-group", Mode: "WAL", Names: names(6), Levels: []string{"NORMAL", "FULL"}, Commits: 8, Fail: "db2 4", Dies: true}},
-	{"wal-passive-killed", work{Kind: "sqlite", VFS: "ringside", Mode: "WAL", Names: names(6), Levels: []string{"FULL"}, Commits: 8, Fail: "db2 4", Dies: true, Passive: true}},
-	{"appendlog", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30"}},
-	{"appendlog-killed", work{Kind: "appendlog", Names: names(4), Commits: 60, Fail: "db2 30", Dies: true}},
-	{"pebble", work{Kind: "pebble", Names: names(4), Commits: 60, Fail: "db2 30"}},
+}
+
+var failing = []failedWork{
+	{"group-persist", work{VFS: "ringside-group", Mode: "PERSIST"}},
+	{"group-delete", work{VFS: "ringside-group", Mode: "DELETE"}},
+	{"persist-journal", work{VFS: "ringside", Mode: "PERSIST", Journal: true}},
+	{"group-delete-journal", work{VFS: "ringside-group", Mode: "DELETE", Journal: true}},
+	{"group-wal", work{VFS: "ringside-group", Mode: "WAL"}},
+	{"group-wal-killed", work{VFS: "ringside-group", Mode: "WAL", Dies: true}},
+	{"group-persist-killed", work{VFS: "ringside-group", Mode: "PERSIST", Dies: true}},
+	{"log", work{VFS: "ringside-log", Mode: "WAL"}},
+	{"log-shared-syncs", work{VFS: "ringside-log", Params: "&groupsync=on", Mode: "WAL"}},
+	{"wal-checkpoint", work{VFS: "ringside", Mode: "WAL", Checkpoint: true}},
+	{"group-wal-checkpoint", work{VFS: "ringside-group", Mode: "WAL", Checkpoint: true}},
+	{"group-wal-normal-killed", work{VFS: "ringside-group", Mode: "WAL", Levels: []string{"NORMAL", "FULL"}, Dies: true}},
+	{"wal-passive-killed", work{VFS: "ringside", Mode: "WAL", Dies: true, Passive: true}},
+	{"appendlog", work{Kind: "appendlog"}},
+	{"appendlog-killed", work{Kind: "appendlog", Dies: true}},
+	{"appendlog-grows", work{Kind: "appendlog", Ahead: -1}},
+	{"pebble", work{Kind: "pebble"}},
+}
+
+// killedWithin returns works whose program is killed while the write fails.
+func killedWithin() (works []failedWork) {
+	for _, k := range slices.Concat(failing, []failedWork{
+		{"wal", work{VFS: "ringside", Mode: "WAL"}},
+		{"persist", work{VFS: "ringside", Mode: "PERSIST"}},
+		{"delete", work{VFS: "ringside", Mode: "DELETE"}},
+		{"truncate", work{VFS: "ringside", Mode: "TRUNCATE"}},
+	}) {
+		name, killed := strings.CutSuffix(k.name, "-killed")
+		if killed && slices.ContainsFunc(failing, func(f failedWork) bool { return f.name == name }) {
+			continue
+		}
+		k.work.Dies, k.work.Within = false, true
+		works = append(works, failedWork{name + "-within", k.work})
+	}
+	return works
+}
+
+// complete sets what most of these works have in common.
+func (w work) complete() work {
+	switch {
+	case w.Kind != "":
+		w.Names, w.Commits, w.Fail = names(4), 60, "db2 30"
+	case w.Journal: // the row of commit 4 is deleted five commits later
+		w.Kind, w.Names, w.Commits, w.Fail = "sqlite", names(6), 12, "db2 4"
+	default:
+		w.Kind, w.Names, w.Commits, w.Fail = "sqlite", names(6), 8, "db2 4"
+	}
+	if w.Levels == nil {
+		w.Levels = []string{"FULL"}
+	}
+	return w
 }
 
 // briefFailed are those that run without -states: CI's powercuts have all.
-var briefFailed = []string{"group-persist", "group-wal-killed", "wal-passive-killed", "appendlog-killed", "pebble"}
+var briefFailed = []string{"group-persist", "persist-journal", "group-wal-killed", "wal-within", "wal-passive-within", "appendlog-grows", "pebble"}
 
 // TestFailedDisk lets one write to the device fail: the kernel drops what it could not write, and the page cache
 // is ahead of the disk. The program gets the error, opens its files again, and is acknowledged more commits. A power
@@ -68,12 +112,12 @@ func TestFailedDisk(t *testing.T) {
 		}
 		t.Run(fs.Name, func(t *testing.T) {
 			for _, k := range failedWorks {
-				if *states == 0 && *only == "" && (!slices.Contains(briefFailed, k.name) || fs.Name == "xfs" && k.work.Kind == "sqlite") {
+				if *states == 0 && *only == "" && (!slices.Contains(briefFailed, k.name) || fs.Name == "xfs" && k.work.Kind == "") {
 					continue
 				}
 				t.Run(k.name, func(t *testing.T) {
 					tr := newTrial(t, fs)
-					w, r := tr.recordFailure(t, k.work)
+					w, r := tr.recordFailure(t, k.work.complete())
 					if f := tr.explore(t, w, r, many(6)); f != nil {
 						tr.report(t, f, r)
 					}
@@ -86,23 +130,43 @@ func TestFailedDisk(t *testing.T) {
 // recordFailure is record with a disk that fails to write the work's marker, once.
 func (tr *trial) recordFailure(t *testing.T, w work) (work, *Record) {
 	t.Helper()
+	w.Dir, w.Seed = tr.mount, tr.seed
+	if *replay != "" {
+		return w, replayed(t)
+	}
 	if err := tr.fs.Mount(tr.disk, tr.mount); err != nil {
 		t.Skip(err)
 	}
-	w.Dir, w.Seed = tr.mount, tr.seed
-	var once sync.Once
-	tr.disk.FailWrites(func(p []byte) (err error) {
-		if holds(p, w.Checkpoint) {
-			once.Do(func() { err = unix.EIO })
+	program := start(t, "work")
+	fails := 1 // this write of the marker
+	if w.Journal {
+		fails = 2
+	}
+	tr.disk.FailWrites(func(p []byte) error {
+		if !holds(p, w.Checkpoint) {
+			return nil
 		}
-		return err
+		if fails--; fails != 0 {
+			return nil
+		}
+		if w.Within {
+			program.cmd.Process.Kill()
+		}
+		return unix.EIO
 	})
 	tr.disk.Start()
-	err := start(t, "work").record(tr.disk, w)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == exitFailed || w.Kind == "pebble" && exit.ExitCode() == exitCrashed) {
+	err := program.record(tr.disk, w)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && w.ended(exit) {
 		tr.disk.Note(ack{failed, 1})
-		w.Fail, w.Exists = "", true
-		err = start(t, "work").record(tr.disk, w)
+		w.Fail, w.Exists, w.Dies = "", true, w.Within
+		// The kernel may return the error that the killed process did not get to another one: for a WAL that it opened before
+		// a connection had recovered it, and on Btrfs for the index of a WAL, once for each file.
+		for range 1 + len(w.Names) {
+			err = start(t, "work").record(tr.disk, w)
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !w.Within || exit.ExitCode() != exitFailed {
+				break
+			}
+		}
 	}
 	tr.disk.FailWrites(nil)
 	r := tr.disk.Stop()
@@ -118,6 +182,14 @@ func (tr *trial) recordFailure(t *testing.T, w work) (work, *Record) {
 		t.Fatal("no commit has failed: the program was not told of the write that did")
 	}
 	return w, r
+}
+
+// ended reports whether a program ended because of the write that failed.
+func (w work) ended(exit *exec.ExitError) bool {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && w.Within && status.Signal() == syscall.SIGKILL {
+		return true
+	}
+	return exit.ExitCode() == exitFailed || w.Kind == "pebble" && exit.ExitCode() == exitCrashed
 }
 
 // holds reports whether a write has the marker. page restricts that to leaf pages of a database: those in a WAL do not

@@ -61,10 +61,13 @@ func newTrial(t *testing.T, fs FileSystem) *trial {
 // record. With more than one, the tables are made before they start.
 func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) {
 	t.Helper()
+	first.Dir, first.Seed = tr.mount, tr.seed
+	if *replay != "" {
+		return first, replayed(t)
+	}
 	if err := tr.fs.Mount(tr.disk, tr.mount); err != nil {
 		t.Skip(err)
 	}
-	first.Dir, first.Seed = tr.mount, tr.seed
 	tr.disk.Start()
 	var wg sync.WaitGroup
 	errs := make([]error, len(more)+1)
@@ -90,13 +93,17 @@ func (tr *trial) record(t *testing.T, first work, more ...work) (work, *Record) 
 	if err := Unmount(tr.mount); err != nil {
 		t.Fatal(err)
 	}
-	if *replay != "" {
-		var err error
-		if r, err = Load(*replay); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return first, r
+}
+
+// replayed returns the record of -replay.
+func replayed(t *testing.T) *Record {
+	t.Helper()
+	r, err := Load(*replay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // report fails a test and saves the record of the failure.

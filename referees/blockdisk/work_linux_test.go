@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
@@ -50,12 +49,17 @@ type work struct {
 
 	// Fail is a name and the number of its commit, which contains marker: a write of it fails. The
 	// program then opens the database again and makes Commits more; with Dies another process does.
-	// With Checkpoint the write to the WAL succeeds, and that of the database's page fails. With Passive the commits
-	// until then are at NORMAL, and checkpoints sync the WAL.
+	// With Within the program is killed while that write fails. With Checkpoint the write to the WAL succeeds, and that
+	// of the database's page fails. With Passive the commits until then are at NORMAL, and checkpoints sync the WAL. With
+	// Journal the write of that page succeeds, and its write to the rollback journal of a later commit fails.
 	Fail       string
 	Dies       bool
+	Within     bool
 	Checkpoint bool
 	Passive    bool
+	Journal    bool
+
+	Ahead int // of the durable log
 
 	// Sync is how files are synced. "" is Sync of ufile.File; the others are "syncfs",
 	// "syncfs+fdatasync", entrySync and "none".
@@ -144,9 +148,6 @@ func (w work) runSQLite(acked func(name string, n int)) error {
 		}
 	}
 	wg.Wait()
-	if errors.Is(failed, errDies) {
-		os.Exit(exitFailed)
-	}
 	return failed
 }
 
@@ -187,28 +188,20 @@ func (w work) lives(names []string, vfsName, level string, rng *rand.Rand, acked
 		return nil
 	}
 	err := w.connection(names, vfsName, level, rng, acked)
+	if w.Dies && errors.Is(err, sqlite3.IOERR) {
+		os.Exit(exitFailed)
+	}
 	// The write may have had blocks of several databases. A checkpoint may fail when the database is closed.
 	if w.Fail == "" || !errors.Is(err, sqlite3.IOERR) && (err != nil || !w.Checkpoint) {
 		return err
 	}
 	if w.Dies {
-		if len(w.Levels) > 1 {
-			os.Exit(exitFailed) // the other connection of the database could go on
-		}
-		dying.Store(true)
-		return errDies
+		os.Exit(exitFailed)
 	}
 	acked(failed, 1)
 	w.Fail = ""
 	return w.connection(names, vfsName, level, rng, acked)
 }
-
-// dying is set by the connection of a process with Dies that got the error. The others end behind their present
-// commits: they may have shared the sync that failed, and write the lost pages anew.
-var (
-	dying   atomic.Bool
-	errDies = errors.New("the process ends, as a commit has failed")
-)
 
 // changes makes a commit with a rollback journal by the default VFS, which does not make the removal durable, and changes
 // the mode to w.Mode. It syncs the file system while the database has the journal. Then another connection, which is
@@ -292,9 +285,6 @@ func (w work) connection(names []string, vfsName, level string, rng *rand.Rand, 
 		return err
 	}
 	for range w.Commits {
-		if dying.Load() {
-			return errDies
-		}
 		if err := c.Exec("BEGIN IMMEDIATE"); err != nil {
 			return err
 		}
@@ -544,7 +534,7 @@ func (w work) runLog(acked func(name string, n int)) error {
 
 // appends appends Commits records for each name, behind those that are there.
 func (w work) appends(acked func(name string, n int)) (err error) {
-	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20})
+	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20, Ahead: w.Ahead})
 	if err != nil {
 		return err
 	}
@@ -607,7 +597,7 @@ func (w work) judgeLog(q question) (err error) {
 	if _, err := os.Stat(w.path("log")); err != nil && len(q.Acked) == 0 {
 		return nil
 	}
-	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20})
+	l, err := appendlog.Open(w.path("log"), appendlog.Options{SegmentSize: 1 << 20, Ahead: w.Ahead})
 	if err != nil {
 		return err
 	}
