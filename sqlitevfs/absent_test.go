@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
@@ -43,6 +44,11 @@ func TestWALIsMadeByAWrite(t *testing.T) {
 
 			c = open()
 			wantQuery(t, c, "SELECT count(*) FROM t", "0")
+			c.Close()
+			files()
+
+			c = open()
+			wantQuery(t, c, "SELECT count(*) FROM t", "0")
 			execSQL(t, c, "BEGIN IMMEDIATE; COMMIT; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA locking_mode=normal")
 			wantQuery(t, c, "SELECT count(*) FROM t", "0")
 			files()
@@ -75,4 +81,33 @@ func TestWALIsMadeByAWrite(t *testing.T) {
 			files()
 		})
 	}
+}
+
+// TestWALThatCannotBeMade: a write fails if its WAL cannot be made, and the next one succeeds when it can.
+func TestWALThatCannotBeMade(t *testing.T) {
+	name, r := record(t, Options{})
+	path := dbFile(t)
+	open := func() *sqlite3.Conn {
+		c := connect(t, path, name)
+		execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full")
+		return c
+	}
+	c := open()
+	execSQL(t, c, "CREATE TABLE t(x)")
+	c.Close()
+	c = open()
+	wantQuery(t, c, "SELECT count(*) FROM t", "0")
+	r.fail = func(event string) error {
+		if event == "open wal" {
+			return syscall.EMFILE
+		}
+		return nil
+	}
+	if err := c.Exec("INSERT INTO t VALUES(1)"); !errors.Is(err, sqlite3.CANTOPEN) {
+		t.Errorf("a write without a WAL: %v", err)
+	}
+	wantQuery(t, c, "SELECT count(*) FROM t", "0")
+	r.fail = nil
+	execSQL(t, c, "INSERT INTO t VALUES(2)")
+	wantQuery(t, c, "SELECT group_concat(x) FROM t", "2")
 }

@@ -128,3 +128,68 @@ func judgeTold(t *testing.T, lock, synchronous string) {
 	_ = db.Exec("BEGIN IMMEDIATE; COMMIT")
 	judge("a sync that failed")
 }
+
+// TestOneObserver: an observer is asked about the databases that are open, and there is one observer at a time.
+func TestOneObserver(t *testing.T) {
+	path := dbFile(t)
+	execSQL(t, connect(t, path, Name), "CREATE TABLE t(x)")
+	asked := 0
+	observer := func(p string) Observed {
+		if p == path {
+			asked++
+		}
+		return nil
+	}
+	stop, err := Observe(observer)
+	if err != nil || asked != 1 {
+		t.Fatalf("asked %d times about the open database, %v", asked, err)
+	}
+	if _, err := Observe(observer); err != ErrObserved {
+		t.Errorf("a second observer: %v", err)
+	}
+	stop()
+	next := watch(t, path) // a database is asked about once
+	connect(t, path, Name)
+	if asked != 1 || len(next.told()) != 0 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// pieces is an observer that notes what changed.
+type pieces struct {
+	witness
+	changed [][]Piece
+}
+
+func (p *pieces) Changed(written []Piece) { p.changed = append(p.changed, written) }
+
+// TestPiecesOfATransaction: adjacent writes of a rollback mode are one piece, and too many pieces are none.
+func TestPiecesOfATransaction(t *testing.T) {
+	p := &pieces{}
+	d := &database{}
+	var who Observed = p
+	d.seen.who.Store(&who)
+	d.changed() // nothing was written
+	for _, off := range []int64{0, 4096, 8192, 20480, 4096} {
+		d.seen.add(Piece{off, 4096})
+	}
+	d.changed()
+	d.changed() // a connection may end it more than once
+	for i := range int64(maxPieces) {
+		d.seen.add(Piece{i * 8192, 4096})
+	}
+	d.changed()
+	for i := range int64(maxPieces + 1) {
+		d.seen.add(Piece{i * 8192, 4096})
+	}
+	d.changed()
+	d.seen.add(Piece{0, 1})
+	d.changed()
+	want := "[{0 12288} {20480 4096} {4096 4096}]"
+	if len(p.changed) != 4 || fmt.Sprint(p.changed[0]) != want {
+		t.Fatalf("%d transactions, the first one %v, want %s", len(p.changed), p.changed[:min(len(p.changed), 1)], want)
+	}
+	if len(p.changed[1]) != maxPieces || p.changed[2] != nil || len(p.changed[3]) != 1 {
+		t.Errorf("%d, %d and %d pieces, want %d, none and 1", len(p.changed[1]), len(p.changed[2]), len(p.changed[3]), maxPieces)
+	}
+}

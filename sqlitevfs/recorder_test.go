@@ -59,6 +59,11 @@ func (r *recorder) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag
 }
 
 func (r *recorder) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if fail := r.fail; fail != nil && flags&vfs.OPEN_WAL != 0 {
+		if err := fail("open wal"); err != nil {
+			return nil, flags, err
+		}
+	}
 	f, out, err := vfsutil.WrapOpenFilename(r.VFS, name, flags)
 	if err != nil {
 		return f, out, err

@@ -440,9 +440,36 @@ func TestFileControls(t *testing.T) {
 	if v, _ := c.FileControl("main", sqlite3.FCNTL_PERSIST_WAL); v != true {
 		t.Errorf("PERSIST_WAL: %v", v)
 	}
+	if v, _ := c.FileControl("main", sqlite3.FCNTL_POWERSAFE_OVERWRITE); v != false {
+		t.Errorf("POWERSAFE_OVERWRITE: %v", v)
+	}
 	execSQL(t, c, "INSERT INTO t VALUES(randomblob(10000))")
 	if size := fileSize(t, path); size%65536 != 0 {
 		t.Errorf("with a chunk size of 64 KiB the file has %d bytes", size)
+	}
+}
+
+// byName is a base that opens files by plain names.
+type byName struct {
+	vfs.VFS
+	names []string
+}
+
+func (b *byName) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	b.names = append(b.names, name)
+	return &memoryFile{}, flags, nil
+}
+
+// TestOpenByName: the base opens a file by a plain name, and a temporary one without a name. Neither is wrapped.
+func TestOpenByName(t *testing.T) {
+	base := &byName{VFS: vfs.Find("")}
+	v := newVFS(t.Name(), base, Options{})
+	for name, flags := range map[string]vfs.OpenFlag{"file": vfs.OPEN_MAIN_DB, "": vfs.OPEN_TEMP_DB | vfs.OPEN_DELETEONCLOSE} {
+		base.names = nil
+		f, _, err := v.Open(name, flags|vfs.OPEN_READWRITE|vfs.OPEN_CREATE)
+		if _, ok := f.(*memoryFile); !ok || err != nil || !slices.Equal(base.names, []string{name}) {
+			t.Errorf("%q: %T, %v; the base has opened %q", name, f, err, base.names)
+		}
 	}
 }
 
