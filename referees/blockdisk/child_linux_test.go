@@ -43,8 +43,8 @@ type question struct {
 	Acked map[string]int
 }
 
-// child is the main function of a workload ("work") or a judge ("judge"). Both read lines of JSON
-// from the standard input and write lines of JSON.
+// child is the main function of a workload ("work") or a judge ("judge"), which read lines of JSON
+// from the standard input and write lines of JSON, and of [startKeeper]'s process ("keeper").
 func child(kind string) int {
 	in := json.NewDecoder(bufio.NewReader(os.Stdin))
 	out := json.NewEncoder(os.Stdout)
@@ -85,6 +85,11 @@ func child(kind string) int {
 			if err := out.Encode(answer); err != nil {
 				return 1
 			}
+		}
+	case "keeper":
+		if err := keeper(); err != nil {
+			fmt.Fprintln(os.Stderr, "blockdisk:", err)
+			return 1
 		}
 	}
 	return 0

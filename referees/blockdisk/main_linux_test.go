@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,6 +53,10 @@ func inNamespace() (code int, ok bool) {
 			fmt.Fprintln(os.Stderr, "blockdisk: making mounts private:", err)
 			return 1, true
 		}
+		if err := startKeeper(); err != nil {
+			fmt.Fprintln(os.Stderr, "blockdisk: starting what ends the disks:", err)
+			return 1, true
+		}
 		return 0, false
 	}
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
@@ -65,4 +72,66 @@ func inNamespace() (code int, ok bool) {
 		return exit.ExitCode(), true
 	}
 	return 0, false // namespaces are forbidden: the tests skip
+}
+
+// startKeeper starts a process that ends the disks when this one ends. A process that is killed while
+// a thread of it waits for a disk that it serves itself, for example in mount(2), would never end, nor
+// would any sync(2) of the machine.
+func startKeeper() error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envChild+"=keeper")
+	cmd.Stderr = os.Stderr
+	runtime.LockOSThread() // Pdeathsig comes when this thread ends: the main one, which never waits for a disk
+	// A signal to the process group must not end it first.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setsid: true}
+	return cmd.Start()
+}
+
+// keeper is the main function of [startKeeper]'s process. It waits for the signal, then it ends the
+// FUSE connections of the disks in this mount namespace.
+func keeper() error {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	const connections = "/sys/fs/fuse/connections"
+	if err := unix.Mount("fusectl", connections, "fusectl", 0, ""); err != nil && err != unix.EBUSY { // EBUSY: it is mounted
+		return os.NewSyscallError("mount", err)
+	}
+	<-ended
+	mounts, err := os.ReadFile("/proc/self/mountinfo") // proc_pid_mountinfo(5)
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " fuse.blockdisk ") {
+			_, id, _ := strings.Cut(strings.Fields(line)[2], ":") // the device's minor number
+			err = errors.Join(err, os.WriteFile(connections+"/"+id+"/abort", []byte("1"), 0))
+		}
+	}
+	return err
+}
+
+// TestKilledTests kills test programs that use disks. Then sync(2) must return.
+func TestKilledTests(t *testing.T) {
+	newTrial(t, selected("xfs")[0]) // skips where disks cannot be
+	for i := range 1 + many(3) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFailedDisk$/^xfs$", "-states=20")
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, envNamespace) {
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second + time.Duration(i)*300*time.Millisecond) // any moment will do
+		cmd.Process.Kill()
+		cmd.Wait()
+		synced := make(chan struct{})
+		go func() {
+			unix.Sync()
+			close(synced)
+		}()
+		select {
+		case <-synced:
+		case <-time.After(time.Minute):
+			t.Fatal("sync(2) waits for the disk of a test program that was killed")
+		}
+	}
 }
