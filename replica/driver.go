@@ -155,6 +155,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	writer := !c.stale && n.role.leader() != nil
+	if c.forward && !c.stale && !writer { // the node was deposed meanwhile
+		return c.connectLeader(ctx)
+	}
 	epoch, err := db.usable()
 	if err != nil {
 		if _, broken := errors.AsType[*BrokenError](err); broken && writer {

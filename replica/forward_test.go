@@ -143,7 +143,7 @@ func TestForwardIdle(t *testing.T) {
 	c := newCluster(t, 3, Options{Forward: true})
 	leader := c.leader()
 	db := open(t, c.followers()[0], "db")
-	execAll(t, db, "CREATE TABLE t(x)")
+	must(t, pastElections(t, func() error { _, err := db.Exec("CREATE TABLE IF NOT EXISTS t(x)"); return err }))
 	leader.sessions.forwardIdle.Store(int64(50 * time.Millisecond))
 	ctx, cancel := contextFor(t)
 	defer cancel()
@@ -175,10 +175,15 @@ func TestDoAnywhere(t *testing.T) {
 	c.leader()
 	ctx, cancel := contextFor(t)
 	defer cancel()
-	must(t, c.node("a").Do(ctx, "db", func(tx *sql.Tx) error {
-		_, err := tx.Exec("CREATE TABLE t(x UNIQUE)")
-		return err
-	}))
+	for created := false; !created; { // an election may make the outcome uncertain
+		err := c.node("a").Do(ctx, "db", func(tx *sql.Tx) error {
+			_, err := tx.Exec("CREATE TABLE IF NOT EXISTS t(x UNIQUE)")
+			return err
+		})
+		if created = err == nil; !created && !errors.Is(err, ErrUncertain) {
+			t.Fatal(err)
+		}
+	}
 	total, uncertain := 0, 0
 	for round := range 3 {
 		id := c.leader().ID()
@@ -209,11 +214,40 @@ func TestDoAnywhere(t *testing.T) {
 		}
 	}
 	var got int
-	must(t, open(t, c.leader(), "db").QueryRow("SELECT count(*) FROM t").Scan(&got))
+	must(t, pastElections(t, func() error { return open(t, c.leader(), "db").QueryRow("SELECT count(*) FROM t").Scan(&got) }))
 	if got < total || got > total+uncertain+15 {
 		t.Errorf("%d rows, want %d", got, total)
 	}
 	c.judge()
+}
+
+// deposing is a context that deposes a node when its Done is called.
+type deposing struct {
+	context.Context
+	n *Node
+}
+
+func (c deposing) Done() <-chan struct{} {
+	c.n.fitness.stuck.Store(true)
+	c.n.progress.recovered.Store(true)
+	return c.Context.Done()
+}
+
+// TestForwardAfterDeposed: a node that is deposed while a connection that forwards is opened, opens none to its own
+// files. The pool would keep it, and could write no more.
+// Promise: replica/commits-node
+func TestForwardAfterDeposed(t *testing.T) {
+	n := newCluster(t, 1, Options{}).leader()
+	execAll(t, open(t, n, "db"), "CREATE TABLE t(x)")
+	n.progress.recovered.Store(false) // Connect waits with the context
+	k, err := (&connector{n: n, name: "db", forward: true}).Connect(deposing{t.Context(), n})
+	n.fitness.stuck.Store(false)
+	if _, elects := errors.AsType[*NotLeaderError](err); !elects {
+		t.Errorf("%T, %v", k, err)
+	}
+	if k != nil {
+		k.Close()
+	}
 }
 
 // TestForwardedText: a forwarded statement is the one that was sent, also if it is not UTF-8, or
