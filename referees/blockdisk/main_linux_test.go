@@ -3,6 +3,7 @@
 package blockdisk
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -110,19 +111,19 @@ func keeper() error {
 // TestKilledTests kills test programs that use disks. Then sync(2) must return.
 func TestKilledTests(t *testing.T) {
 	newTrial(t, selected("xfs")[0]) // skips where disks cannot be
-	for i := range 1 + many(3) {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFailedDisk$/^xfs$", "-states=20")
+	for i := range 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Duration(i)*300*time.Millisecond) // any moment will do
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestFailedDisk$/^xfs$", "-states=20")
 		for _, v := range os.Environ() {
 			if !strings.HasPrefix(v, envNamespace) {
 				cmd.Env = append(cmd.Env, v)
 			}
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+		err := cmd.Run()
+		cancel()
+		if ctx.Err() == nil {
+			t.Fatalf("the program ended before it was killed: %v", err)
 		}
-		time.Sleep(time.Second + time.Duration(i)*300*time.Millisecond) // any moment will do
-		cmd.Process.Kill()
-		cmd.Wait()
 		synced := make(chan struct{})
 		go func() {
 			unix.Sync()
