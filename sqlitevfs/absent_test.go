@@ -12,6 +12,14 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
+// exclusiveWAL opens a database in WAL mode with exclusive locks.
+func exclusiveWAL(t *testing.T, path, name string) *sqlite3.Conn {
+	t.Helper()
+	c := connect(t, path, name)
+	execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full")
+	return c
+}
+
 // TestWALIsMadeByAWrite: a connection with locking_mode EXCLUSIVE makes no file for reading, a WAL for its first write, and
 // uses one that is there.
 func TestWALIsMadeByAWrite(t *testing.T) {
@@ -31,23 +39,18 @@ func TestWALIsMadeByAWrite(t *testing.T) {
 					}
 				}
 			}
-			open := func() *sqlite3.Conn {
-				c := connect(t, path, name)
-				execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full")
-				return c
-			}
-			c := open()
+			c := exclusiveWAL(t, path, name)
 			execSQL(t, c, "CREATE TABLE t(x)")
 			files(suffixWAL)
 			c.Close()
 			files()
 
-			c = open()
+			c = exclusiveWAL(t, path, name)
 			wantQuery(t, c, "SELECT count(*) FROM t", "0")
 			c.Close()
 			files()
 
-			c = open()
+			c = exclusiveWAL(t, path, name)
 			wantQuery(t, c, "SELECT count(*) FROM t", "0")
 			execSQL(t, c, "BEGIN IMMEDIATE; COMMIT; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA locking_mode=normal")
 			wantQuery(t, c, "SELECT count(*) FROM t", "0")
@@ -75,7 +78,7 @@ func TestWALIsMadeByAWrite(t *testing.T) {
 			if err := errors.Join(os.WriteFile(path, db, 0o600), os.WriteFile(path+suffixWAL, left, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			c = open()
+			c = exclusiveWAL(t, path, name)
 			wantQuery(t, c, "SELECT count(*) FROM t", "2")
 			c.Close()
 			files()
@@ -87,15 +90,10 @@ func TestWALIsMadeByAWrite(t *testing.T) {
 func TestWALThatCannotBeMade(t *testing.T) {
 	name, r := record(t, Options{})
 	path := dbFile(t)
-	open := func() *sqlite3.Conn {
-		c := connect(t, path, name)
-		execSQL(t, c, "PRAGMA locking_mode=exclusive; PRAGMA journal_mode=wal; PRAGMA synchronous=full")
-		return c
-	}
-	c := open()
+	c := exclusiveWAL(t, path, name)
 	execSQL(t, c, "CREATE TABLE t(x)")
 	c.Close()
-	c = open()
+	c = exclusiveWAL(t, path, name)
 	wantQuery(t, c, "SELECT count(*) FROM t", "0")
 	r.fail = func(event string) error {
 		if event == "open wal" {

@@ -292,6 +292,20 @@ func settled(t *testing.T, s *System) (*TCPConn, net.Conn) {
 	return c, peer
 }
 
+// waitingAlone returns a connection that waits alone, and its peer.
+func waitingAlone(t *testing.T) (*TCPConn, net.Conn) {
+	t.Helper()
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, peer := settled(t, s)
+	c.rd.turn.Lock()
+	c.leaveLoop()
+	c.rd.turn.Unlock()
+	return c, peer
+}
+
 // TestYoungConnectionsSettle reads from dialled connections. One that is active by itself remains with
 // package net, two settle, and so does one beside a socket of the loop.
 func TestYoungConnectionsSettle(t *testing.T) {
@@ -416,14 +430,7 @@ func TestYoungConnectionsThatCannotBeWatched(t *testing.T) {
 // TestAloneConnectionsThatCannotBeWatched refuses to watch a connection that waits alone and must
 // return to its loop: its calls go on waiting alone.
 func TestAloneConnectionsThatCannotBeWatched(t *testing.T) {
-	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, peer := settled(t, s)
-	c.rd.turn.Lock()
-	c.leaveLoop()
-	c.rd.turn.Unlock()
+	c, peer := waitingAlone(t)
 	if errno := c.loop.poll.Add(c.fd.Int(), 0, 0); errno != 0 { // the loop's Add fails: EEXIST
 		t.Fatal(errno)
 	}
@@ -594,14 +601,7 @@ func TestYoungCallsEnd(t *testing.T) {
 // directions at once.
 // Promise: unet/calls-connection-waits
 func TestAloneWaitsEnd(t *testing.T) {
-	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, peer := settled(t, s)
-	c.rd.turn.Lock()
-	c.leaveLoop()
-	c.rd.turn.Unlock()
+	c, peer := waitingAlone(t)
 	errs := func(f func([]byte) (int, error), p []byte) chan error {
 		ch := make(chan error, 1)
 		go func() { _, err := f(p); ch <- err }()

@@ -31,7 +31,7 @@ type sock struct {
 	moreLikely atomic.Bool
 	rd, wr     direction
 	in         delivery
-	alone      *alone // guarded by mu; nil while the loop watches the socket, or package net has it
+	alone      *alone // guarded by mu; nil while the loop watches the socket
 	clock      deadlines
 	drop       runtime.Cleanup // see closeDropped
 }
