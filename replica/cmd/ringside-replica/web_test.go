@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -34,62 +35,68 @@ func TestQueries(t *testing.T) {
 		peers = append(peers, id+"="+addrs[id])
 	}
 	for id, dir := range dirs {
-		args := []string{"-id", id, "-dir", dir, "-listen", addrs[id], "-peers", strings.Join(peers, ",")}
+		args := []string{"-id", id, "-dir", dir, "-listen", addrs[id], "-peers", strings.Join(peers, ","), "-election", "3s"}
 		if id == "a" {
 			args = append(args, "-metrics", addrs["web"], "-backup", filepath.Join(place, "target"))
 		}
 		node(t, args...)
 	}
-	lead := leader(t, dirs)
-	other := dirs["a"]
-	if other == lead {
-		other = dirs["b"]
+	lead := func() string { return leader(t, dirs) }
+	other := func() string {
+		if lead() == dirs["a"] {
+			return dirs["b"]
+		}
+		return dirs["a"]
 	}
-	ok := func(want string, args ...string) {
+	ok := func(want string, dir func() string, args ...string) {
 		t.Helper()
-		if code, out, errs := command(args...); code != exitOK || out != want {
+		if code, out, errs := at(t, dir, args...); code != exitOK || out != want {
 			t.Errorf("%q: %d, %q, %s; want %q", args, code, out, errs, want)
 		}
 	}
-	fails := func(want string, args ...string) {
+	fails := func(want string, dir func() string, args ...string) {
 		t.Helper()
-		if code, _, errs := command(args...); code != exitFailure || !strings.Contains(errs, want) {
+		if code, _, errs := at(t, dir, args...); code != exitFailure || !strings.Contains(errs, want) {
 			t.Errorf("%q: %d, %s; want %q", args, code, errs, want)
 		}
 	}
-	ok("", "create", "-dir", lead, "one")
-	fails("already exists", "create", "-dir", lead, "one")
-	fails("is not the leader", "create", "-dir", other, "two")
+	ok("", lead, "create", "one")
+	fails("already exists", lead, "create", "one")
+	fails("is not the leader", other, "create", "two")
 	eventually(t, "the other node has the database", func() error {
-		if _, out, _ := command("list", "-dir", other); out != "one\n" {
+		if _, out, _ := at(t, other, "list"); out != "one\n" {
 			return errors.New(out)
 		}
 		return nil
 	})
-	ok("2 rows changed\n", "exec", "-dir", other, "one", "CREATE TABLE t(x, y); INSERT INTO t VALUES(9007199254740993, 'a'), (NULL, x'00ff')")
-	ok("x                 y\n9007199254740993  a\nNULL              x'00ff'\n", "query", "-dir", other, "one", "SELECT * FROM t")
-	ok("count(*)\n2\n", "query", "-dir", other, "-stale", "0s", "one", "SELECT count(*) FROM t")
-	ok("{\n\t\"columns\": [\n\t\t\"y\"\n\t],\n\t\"rows\": []\n}\n", "query", "-json", "-dir", lead, "one", "SELECT y FROM t WHERE y='b'")
-	fails("no such table", "query", "-dir", lead, "one", "SELECT * FROM missing")
-	fails("no database", "exec", "-dir", lead, "missing", "CREATE TABLE t(x)")
-	fails("other files", "exec", "-dir", other, "one", "ATTACH '"+place+"/x' AS x")
-	ok("", "import", "-dir", lead, "copy", filepath.Join(lead, "data", "one"))
-	ok("count(*)\n2\n", "query", "-dir", lead, "copy", "SELECT count(*) FROM t")
-	ok("", "delete", "-dir", lead, "copy")
-	ok("[\n\t\"one\"\n]\n", "list", "-json", "-dir", lead)
-	fails("is not a member", "remove", "-dir", lead, "nobody")
-	fails("see -timeout", "query", "-timeout", "1ns", "-dir", lead, "one", "SELECT 1")
+	ok("2 rows changed\n", other, "exec", "one", "CREATE TABLE t(x, y); INSERT INTO t VALUES(9007199254740993, 'a'), (NULL, x'00ff')")
+	ok("x                 y\n9007199254740993  a\nNULL              x'00ff'\n", other, "query", "one", "SELECT * FROM t")
+	ok("count(*)\n2\n", other, "query", "-stale", "0s", "one", "SELECT count(*) FROM t")
+	ok("{\n\t\"columns\": [\n\t\t\"y\"\n\t],\n\t\"rows\": []\n}\n", lead, "query", "-json", "one", "SELECT y FROM t WHERE y='b'")
+	fails("no such table", lead, "query", "one", "SELECT * FROM missing")
+	fails("no database", lead, "exec", "missing", "CREATE TABLE t(x)")
+	fails("other files", other, "exec", "one", "ATTACH '"+place+"/x' AS x")
+	ok("", lead, "import", "copy", filepath.Join(lead(), "data", "one"))
+	ok("count(*)\n2\n", lead, "query", "copy", "SELECT count(*) FROM t")
+	ok("", lead, "delete", "copy")
+	ok("[\n\t\"one\"\n]\n", lead, "list", "-json")
+	fails("is not a member", lead, "remove", "nobody")
+	fails("see -timeout", lead, "query", "-timeout", "1ns", "one", "SELECT 1")
 
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/debug/vars": 200, "/": 404, "/health": 404, "/metrics/x": 404} {
-		r, err := http.Get("http://" + addrs["web"] + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := io.ReadAll(r.Body)
-		r.Body.Close()
-		if err != nil || r.StatusCode != want {
-			t.Errorf("%s: %d instead of %d: %s", path, r.StatusCode, want, p)
-		}
+		var p []byte
+		eventually(t, "the node is ready", func() error { // in an election it is not
+			r, err := http.Get("http://" + addrs["web"] + path)
+			if err != nil {
+				return err
+			}
+			p, err = io.ReadAll(r.Body)
+			r.Body.Close()
+			if err != nil || r.StatusCode != want {
+				return fmt.Errorf("%s: %d instead of %d: %s", path, r.StatusCode, want, p)
+			}
+			return nil
+		})
 		for _, name := range []string{"term ", "lag_entries ", "fetched_total ", "uncertain_total ", "leader_silence_seconds ", "backup_lag_seconds ", "backup_active "} {
 			if path == "/metrics" && !strings.Contains(string(p), "\nringside_replica_"+name) {
 				t.Errorf("%s has no %s", path, name)
