@@ -99,3 +99,55 @@ func TestAcceptAllocatesNoMoreThanNet(t *testing.T) {
 		}
 	})
 }
+
+// TestDialAllocatesOneMoreThanNet counts the allocations of a call over a new connection, whose
+// peer is package net's: unet makes the connection itself and nothing else.
+func TestDialAllocatesOneMoreThanNet(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		var std float64
+		eachMode(t, func(t *testing.T, s *unet.System) {
+			l := listen(t, newSystem(t, unet.ModeNet), network)
+			go func() {
+				for p := make([]byte, 128); ; {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = io.ReadFull(c, p)
+					_, _ = c.Write(p)
+					_ = c.Close()
+				}
+			}()
+			p := make([]byte, 128)
+			call := func() {
+				c, err := s.Dial(network, l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c, ok := c.(interface{ SetLinger(int) error }); ok {
+					if err := c.SetLinger(-1); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := c.Write(p); err != nil {
+					t.Error(err)
+				}
+				if _, err := io.ReadFull(c, p); err != nil {
+					t.Error(err)
+				}
+				_ = c.Close()
+			}
+			call()
+			listen(t, s, "tcp") // the drivers remain
+			n := ringtest.Allocations(50, call)
+			if std == 0 {
+				std = n
+			}
+			if n > std+1 {
+				t.Errorf("%s: %v allocations, package net's %v", network, n, std)
+			} else {
+				t.Logf("%s: %v allocations, package net's %v", network, n, std)
+			}
+		})
+	}
+}

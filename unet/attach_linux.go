@@ -5,6 +5,7 @@ package unet
 import (
 	"io"
 	"net"
+	"runtime"
 	"syscall"
 )
 
@@ -13,15 +14,15 @@ import (
 func (s *System) drive(old io.Closer, network string, o listenOptions) (io.Closer, error) {
 	switch old := old.(type) {
 	case *net.TCPConn:
-		c := &TCPConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}
-		return born(s, old, c, &c.sock)
+		c := &bornTCP{c: TCPConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		return s.born(old, &c.c, &c.c.sock, &c.first)
 	case *net.UnixConn:
 		if network == "unixgram" {
 			return newUnixgramConn(old)
 		}
-		c := &UnixConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}
-		c.moreLikely.Store(true) // see newUnixConn
-		return born(s, old, c, &c.sock)
+		c := &bornUnix{c: UnixConn{conn{network: network, local: old.LocalAddr(), remote: old.RemoteAddr()}}}
+		c.c.moreLikely.Store(true) // see newUnixConn
+		return s.born(old, &c.c, &c.c.sock, &c.first)
 	case *net.UDPConn:
 		return newUDPConn(old, network)
 	case *net.TCPListener:
@@ -72,19 +73,29 @@ func (s *sock) takeOver(system *System, old netSocket) error {
 	return nil
 }
 
+// bornTCP and bornUnix are a young connection and how it waits, in one piece of memory.
+type (
+	bornTCP struct {
+		c     TCPConn // first: the program may set a finalizer
+		first alone
+	}
+	bornUnix struct {
+		c     UnixConn
+		first alone
+	}
+)
+
 // born is take for a connection, which is young: its Read and Write are those of old at first, so
 // that a call over a new connection costs what it costs with package net.
-func born[T any, P interface {
-	*T
-	io.Closer
-}](s *System, old netFile, whole P, sk *sock) (io.Closer, error) {
+func (s *System) born(old netFile, whole io.Closer, sk *sock, a *alone) (io.Closer, error) {
 	l, err := s.acquire()
 	if err != nil {
 		return old, err
 	}
-	sk.loop, sk.alone = l, &alone{file: old}
+	a.file = old
+	sk.loop, sk.alone = l, a
 	sk.rd.mode.Store(young)
 	sk.wr.mode.Store(young)
-	closeDropped((*T)(whole), sk)
+	runtime.SetFinalizer(old, l.freeYoung) // allocates nothing, unlike a cleanup; the program never has old
 	return whole, nil
 }

@@ -103,7 +103,7 @@ func (a *alone) setDeadline(read bool, t time.Time) {
 // netFile is a file or a connection of package net.
 type netFile interface {
 	syscall.Conn
-	io.Closer
+	io.ReadWriteCloser
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }

@@ -61,5 +61,5 @@
 // connection run one after the other, and so do writes. Reads and writes do not wait for
 // each other. The drivers start with the first socket of a System and stop when its last
 // socket is closed. The drivers of the default system, which the package's functions use,
-// stop 100 ms later.
+// stop 100 to 200 ms later.
 package unet

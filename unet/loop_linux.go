@@ -4,6 +4,7 @@ package unet
 
 import (
 	"errors"
+	"io"
 	"math/bits"
 	"os"
 	"runtime"
@@ -24,8 +25,10 @@ import (
 type loop struct {
 	system *System
 	table  table
-	poll   *epoll.Instance // of the sockets
-	spin   spinner
+	// freeYoung is the system's, made once because it allocates.
+	freeYoung func(file io.Closer)
+	poll      *epoll.Instance // of the sockets
+	spin      spinner
 
 	// To sleep, the driver parks in Go's netpoller, so that no thread blocks.
 	// The netpoller watches sleepPoll, which reports an event of poll once each

@@ -97,14 +97,14 @@ func (s *sock) close() error {
 func (s *sock) closeYoung() error {
 	err := s.alone.file.Close() // ends the calls that wait
 	s.lock.CloseAcrossBubbles()
-	s.drop.Stop()
+	runtime.SetFinalizer(s.alone.file, nil)
 	s.loop.system.release()
 	return withoutOp(err)
 }
 
 // resources are held by a socket, which must free them.
 type resources struct {
-	fd   *sys.FD // nil of a young socket
+	fd   *sys.FD
 	loop *loop
 	key  uint64
 }
@@ -122,16 +122,12 @@ func (r resources) free() error {
 // closeDropped makes the garbage collector close the socket of a connection or
 // listener that the program drops without Close, as package net does. It sets a
 // cleanup because the program may set a finalizer. The file of a Unix listener
-// stays.
+// stays. A young socket has freeYoung instead.
 func closeDropped[T any](whole *T, s *sock) {
 	s.drop = runtime.AddCleanup(whole, freeDropped, resources{s.fd, s.loop, s.key})
 }
 
 func freeDropped(r resources) {
-	if r.fd == nil { // package net closes its socket
-		go r.loop.system.release()
-		return
-	}
 	r.unwatch()
 	go func() { _ = r.free() }() // free may wait for the driver, and cleanups must not
 }

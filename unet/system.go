@@ -46,8 +46,8 @@ func (o *Options) spin() time.Duration {
 
 // System is a set of drivers that connections and listeners share. The drivers start with the
 // first socket. When the last socket is closed, they stop and their resources are freed.
-// The drivers of the default system stop 100 ms later, so that a program that dials
-// again and again does not start them each time. All methods may be called concurrently.
+// The drivers of the default system stop 100 to 200 ms later, so that a program that
+// dials again and again does not start them each time. All methods may be called concurrently.
 type System struct {
 	opts   Options
 	mode   Mode // after the choice; never ModeAuto
@@ -57,8 +57,8 @@ type System struct {
 
 	mu    sync.Mutex
 	users int
-	left  time.Time // when the last socket was closed
-	timed bool      // a timer runs that calls stopIdle
+	used  bool // a socket was opened since the timer was set
+	timed bool // a timer runs that calls stopIdle
 	loops []*loop
 	next  int
 	pipes []*pipe // empty, for copies between sockets

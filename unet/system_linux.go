@@ -4,6 +4,7 @@ package unet
 
 import (
 	"errors"
+	"io"
 	"math"
 	"os"
 	"runtime"
@@ -29,6 +30,7 @@ func (s *System) acquire() (*loop, error) {
 		}
 	}
 	s.users++
+	s.used = true
 	s.next++
 	return s.loops[s.next%len(s.loops)], nil
 }
@@ -44,9 +46,18 @@ func (s *System) start() error {
 			_ = s.stop() // the first error counts
 			return err
 		}
+		l.freeYoung = s.freeYoung
 		s.loops = append(s.loops, l)
 	}
 	return nil
+}
+
+// freeYoung closes a young socket that the program dropped. A finalizer must not wait.
+func (s *System) freeYoung(file io.Closer) {
+	go func() {
+		_ = file.Close()
+		s.release()
+	}()
 }
 
 // release undoes acquire. After the last socket it waits until the drivers have
@@ -61,32 +72,29 @@ func (s *System) release() {
 		_ = s.stop() // errors of closing our own descriptors concern no caller
 		return
 	}
-	outside(func() {
-		s.left = time.Now()
-		s.stopLater(s.linger)
-	})
-}
-
-// stopLater makes a timer stop the drivers. The caller holds mu.
-func (s *System) stopLater(after time.Duration) {
 	if !s.timed {
-		s.timed = true
-		time.AfterFunc(after, s.stopIdle)
+		s.timed, s.used = true, false
+		outside(s.stopLater)
 	}
 }
 
-// stopIdle stops the drivers if there has been no socket for a while.
+// stopLater makes a timer stop the drivers. A release reads no clock: each dial may be one.
+func (s *System) stopLater() { time.AfterFunc(s.linger, s.stopIdle) }
+
+// stopIdle stops the drivers if there has been no other socket since the timer was set.
 func (s *System) stopIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timed = false
 	if s.users > 0 {
-		return // the release of the last one sets the timer
-	}
-	if rest := s.linger - time.Since(s.left); rest > 0 {
-		s.stopLater(rest)
+		s.timed = false // the release of the last one sets the timer
 		return
 	}
+	if s.used {
+		s.used = false
+		s.stopLater()
+		return
+	}
+	s.timed = false
 	_ = s.stop()
 }
 

@@ -37,9 +37,20 @@ func (c *TCPConn) CloseRead() error { return c.shutdown(syscall.SHUT_RD) }
 // io.EOF.
 func (c *TCPConn) CloseWrite() error { return c.shutdown(syscall.SHUT_WR) }
 
-// set calls f with the descriptor and wraps its error.
-func (c *TCPConn) set(f func(fd int) error) error {
-	if err := c.use(f); err != nil {
+// set sets an option. The method of package net serves a young connection: it allocates nothing.
+func set[T any](c *TCPConn, value T, own func(fd int, value T) error, young func(*net.TCPConn, T) error) error {
+	if !c.lock.Acquire() {
+		return c.opError("set", net.ErrClosed)
+	}
+	defer c.lock.Release()
+	done, err := false, error(nil)
+	if a := c.ofNet(); a != nil {
+		done, err = c.afterYoung(&c.rd, young(a.file.(*net.TCPConn), value))
+	}
+	if !done {
+		err = own(c.fd.Int(), value)
+	}
+	if err != nil {
 		return c.opError("set", err)
 	}
 	return nil
@@ -50,37 +61,40 @@ func (c *TCPConn) set(f func(fd int) error) error {
 // discards it and resets the connection. With a positive number the kernel sends it for
 // at most that time, and Close may wait for that.
 func (c *TCPConn) SetLinger(seconds int) error {
-	return c.set(func(fd int) error { return os.NewSyscallError("setsockopt", sys.SockLinger(fd, seconds)) })
+	return set(c, seconds, setLinger, (*net.TCPConn).SetLinger)
 }
 
 // SetNoDelay sets whether small writes are sent at once. That is the default. Otherwise
 // they are delayed and sent together (Nagle's algorithm).
 func (c *TCPConn) SetNoDelay(on bool) error {
-	return c.set(func(fd int) error { return setNoDelay(fd, on) })
+	return set(c, on, setNoDelay, (*net.TCPConn).SetNoDelay)
 }
 
 // SetKeepAlive sets whether the kernel sends keep-alive probes.
 func (c *TCPConn) SetKeepAlive(on bool) error {
-	return c.set(func(fd int) error { return setKeepAlive(fd, on) })
+	return set(c, on, setKeepAlive, (*net.TCPConn).SetKeepAlive)
 }
 
 // SetKeepAlivePeriod sets how long a connection is idle before the first probe. The
 // duration is rounded up to whole seconds. 0 means 15 seconds, and a negative value
 // changes nothing.
 func (c *TCPConn) SetKeepAlivePeriod(d time.Duration) error {
-	return c.set(func(fd int) error { return setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, d) })
+	return set(c, d, setKeepAliveIdle, (*net.TCPConn).SetKeepAlivePeriod)
 }
 
 // SetKeepAliveConfig configures keep-alive probes; see net.KeepAliveConfig.
 func (c *TCPConn) SetKeepAliveConfig(k net.KeepAliveConfig) error {
-	return c.set(func(fd int) error { return setKeepAliveConfig(fd, k) })
+	return set(c, k, setKeepAliveConfig, (*net.TCPConn).SetKeepAliveConfig)
 }
 
 // SetUserTimeout limits how long data that was sent may stay unacknowledged before the
 // kernel ends the connection (TCP_USER_TIMEOUT, rounded up to milliseconds). 0 means the
 // kernel's limit. [Dialer] and [ListenConfig] have a field UserTimeout.
 func (c *TCPConn) SetUserTimeout(d time.Duration) error {
-	return c.set(func(fd int) error { return userTimeout(fd, d) })
+	if err := c.use(func(fd int) error { return userTimeout(fd, d) }); err != nil {
+		return c.opError("set", err)
+	}
+	return nil
 }
 
 // MultipathTCP reports whether the connection uses MPTCP.
@@ -102,6 +116,10 @@ func setOption(fd, level, option, value int) error {
 	return os.NewSyscallError("setsockopt", sys.SetSockInt(fd, level, option, value))
 }
 
+func setLinger(fd, seconds int) error {
+	return os.NewSyscallError("setsockopt", sys.SockLinger(fd, seconds))
+}
+
 func setNoDelay(fd int, on bool) error {
 	return setOption(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, number(on))
 }
@@ -121,6 +139,10 @@ func setKeepAliveTime(fd, option int, d time.Duration) error {
 	return setOption(fd, syscall.IPPROTO_TCP, option, int((d+time.Second-1)/time.Second))
 }
 
+func setKeepAliveIdle(fd int, d time.Duration) error {
+	return setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, d)
+}
+
 func setKeepAliveCount(fd, n int) error {
 	if n < 0 {
 		return nil
@@ -135,7 +157,7 @@ func setKeepAliveConfig(fd int, k net.KeepAliveConfig) error {
 	if err := setKeepAlive(fd, k.Enable); err != nil {
 		return err
 	}
-	if err := setKeepAliveTime(fd, syscall.TCP_KEEPIDLE, k.Idle); err != nil {
+	if err := setKeepAliveIdle(fd, k.Idle); err != nil {
 		return err
 	}
 	if err := setKeepAliveTime(fd, syscall.TCP_KEEPINTVL, k.Interval); err != nil {

@@ -5,6 +5,7 @@ package unet
 import (
 	"io"
 	"net"
+	"runtime"
 	"syscall"
 
 	"github.com/ringside-io/ringside/internal/sys"
@@ -38,8 +39,8 @@ func (s *sock) settle() error {
 		s.mu.Unlock()
 		return err
 	}
-	s.drop.Stop()
 	closeDropped(s, s)
+	runtime.SetFinalizer(a.file, nil)
 	s.alone = nil
 	s.rd.ready.Store(true)
 	s.wr.ready.Store(true)
@@ -78,7 +79,7 @@ func (s *sock) readYoung(p []byte) (n int, done bool, err error) {
 	if s.loop.starved.Load() {
 		s.loop.help() // like wait
 	}
-	n, err = a.file.(net.Conn).Read(p)
+	n, err = a.file.Read(p)
 	sys.RaceAcquire(&wire)
 	if err == io.EOF {
 		return 0, true, nil
@@ -95,7 +96,7 @@ func (s *sock) writeYoung(p []byte) (n int, done bool, err error) {
 		return 0, false, nil
 	}
 	sys.RaceRelease(&wire)
-	n, err = a.file.(net.Conn).Write(p)
+	n, err = a.file.Write(p)
 	done, err = s.afterYoung(&s.wr, err)
 	return n, done, err
 }
@@ -108,7 +109,7 @@ func (s *sock) writevYoung(bufs *net.Buffers) (done int64, ended bool, err error
 		return 0, false, nil
 	}
 	sys.RaceRelease(&wire)
-	done, err = bufs.WriteTo(a.file.(io.Writer))
+	done, err = bufs.WriteTo(a.file)
 	ended, err = s.afterYoung(&s.wr, err)
 	return done, ended, err
 }
