@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -531,6 +532,9 @@ func (w *swept) operations() []faultsweep.Operation {
 			Covers: "Root.Create Root.OpenFile Root.MkdirAll Root.Chmod Root.Chown Root.Lchown Root.Chtimes Root.Link Root.Symlink Root.Readlink Root.Lstat Root.Remove Root.FS"},
 		{Name: "whole files", Run: w.wholeFiles, Instead: map[string][]faultsweep.Choice{"open": faultsweep.Fails(syscall.EMFILE, syscall.ENOENT)},
 			Covers: "System.ReadFiles System.ReadFile"},
+		{Name: "many whole files", Run: w.manyFiles, Most: 1, Instead: map[string][]faultsweep.Choice{
+			"open":    faultsweep.Fails(syscall.EMFILE, syscall.ENOENT),
+			"OPENAT2": faultsweep.Passes(syscall.EAGAIN, syscall.EINVAL, syscall.EMFILE), "CLOSE": faultsweep.Passes(syscall.ECANCELED)}},
 		{Name: "mapped", Run: w.mapped, Instead: map[string][]faultsweep.Choice{"mmap file": faultsweep.Fails(syscall.ENOMEM),
 			"mincore": faultsweep.Passes(syscall.ENOMEM, syscall.ENOSYS)},
 			Covers: "File.Map Mapped.Len Mapped.Slice Mapped.Prefetch Mapped.Guard Mapped.Close"},
@@ -556,6 +560,25 @@ func (w *swept) wholeFiles(t *faultsweep.Trial) {
 		}
 		if seen != 2 {
 			t.Errorf("ReadFiles: %d of 2 files", seen)
+		}
+	})
+}
+
+// manyFiles reads enough cached files for a ring.
+func (w *swept) manyFiles(t *faultsweep.Trial) {
+	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
+		names := slices.Repeat([]string{f.Name()}, 70)
+		t.Arm()
+		defer t.Disarm()
+		seen := 0
+		for d := range s.ReadFiles(context.Background(), names, ufile.ReadFilesOptions{Files: 32}) {
+			seen++
+			if t.Judge("ReadFiles", d.Err) && !bytes.Equal(d.Data, w.content) {
+				t.Errorf("ReadFiles: wrong data")
+			}
+		}
+		if seen != len(names) {
+			t.Errorf("ReadFiles: %d of %d files", seen, len(names))
 		}
 	})
 }

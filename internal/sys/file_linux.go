@@ -321,6 +321,7 @@ const (
 
 	ResolveBeneath      = unix.RESOLVE_BENEATH
 	ResolveNoMagiclinks = unix.RESOLVE_NO_MAGICLINKS
+	ResolveCached       = 0x20 // RESOLVE_CACHED, 5.12; package unix lacks it
 )
 
 // Flags of [RenameAt2].
