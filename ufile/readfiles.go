@@ -108,6 +108,7 @@ type filesReader struct {
 	open    int        // files that are open, or will be
 	held    int        // buffers in use, at most twice files
 	running int        // goroutines
+	takers  int        // those that will look for another file
 	rings   int        // that may be opened; one is, until its first batch was cached
 	passed  []openFile // by rings
 	results []FileData
@@ -169,6 +170,7 @@ func (s *System) newFilesReader(ctx context.Context, names []string, o ReadFiles
 // goWork starts a goroutine. The caller holds mu.
 func (r *filesReader) goWork(ring *filesRing) {
 	r.running++
+	r.takers++
 	go func() {
 		r.work(ring)
 		r.mu.Lock()
@@ -183,7 +185,7 @@ func (r *filesReader) goWork(ring *filesRing) {
 // goPlain makes all goroutines take names. The caller holds mu.
 func (r *filesReader) goPlain() {
 	r.plain, r.hot = true, 0
-	for r.running < min(r.files, len(r.names)-r.next) {
+	for r.takers < min(r.files, len(r.names)-r.next) {
 		r.goWork(nil)
 	}
 	r.room.Broadcast()
@@ -268,38 +270,41 @@ func (r *filesReader) work(ring *filesRing) {
 			}
 			continue
 		}
-		p, ok, more := r.take()
+		p, ok, end := r.take(ring != nil)
 		switch {
 		case ok:
 			d := r.read(l, p)
 			r.finish(d, !l.missed)
-		case ring == nil || !more:
+		case end:
 			return
 		}
 	}
 }
 
 // take returns a file to read: one that a ring has passed on or, without rings, of the next name.
-// If there is none now, more reports whether names are left.
-func (r *filesReader) take() (f openFile, ok, more bool) {
+// If there is none now, end reports whether the goroutine is to end: one with a ring does so when no
+// names are left.
+func (r *filesReader) take(ring bool) (f openFile, ok, end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		more = r.namesLeft()
+		more := r.namesLeft()
 		switch n := len(r.passed); {
 		case n > 0:
 			f = r.passed[n-1]
 			r.passed = r.passed[:n-1]
-			return f, true, more
-		case !more:
+			return f, true, false
+		case more && r.plain && r.hasRoom() > 0:
+			return openFile{index: r.takeNames(1), fd: -1}, true, false
+		case more && r.plain:
+			r.room.Wait()
+		case more && ring:
 			return f, false, false
-		case !r.plain:
-			r.room.Signal() // what woke this goroutine was for another one
+		default:
+			r.takers--      // in the section in which nothing was passed on: what is passed on later needs another one
+			r.room.Signal() // what woke this goroutine was for one with a ring
 			return f, false, true
-		case r.hasRoom() > 0:
-			return openFile{index: r.takeNames(1), fd: -1}, true, more
 		}
-		r.room.Wait()
 	}
 }
 
@@ -383,7 +388,7 @@ func (r *filesReader) finishBatch(ring *filesRing) {
 		if !f.whole {
 			r.passed = append(r.passed, f.openFile)
 			missed++
-			if r.running < r.files {
+			if r.takers < r.files {
 				r.goWork(nil)
 			}
 			continue
