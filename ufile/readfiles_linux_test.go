@@ -416,7 +416,7 @@ func TestReadFilesRefused(t *testing.T) {
 			defer sys.SetFaults(nil)
 			before := openFiles(t)
 			readAll(t, newSystem(t, ufile.Options{}), names, ufile.ReadFilesOptions{})
-			if now := openFiles(t); now != before {
+			if now := openFiles(t); now > before { // rings of earlier tests may close
 				t.Errorf("%d descriptors, %d before", now, before)
 			}
 		})
