@@ -11,11 +11,8 @@ import (
 	"github.com/ringside-io/ringside/unet"
 )
 
-// Servers of batches receive and send up to batchOf datagrams at once, of up to batchRoom bytes.
-const (
-	batchOf   = 64
-	batchRoom = 2 << 10
-)
+// Servers of batches receive and send up to batchOf datagrams at once.
+const batchOf = 64
 
 // segmentsOf is the number of datagrams that ringside-batch passes to the kernel in one message. 64
 // datagrams of 1200 bytes would exceed the length of a message, and would be sent one by one.
@@ -51,7 +48,7 @@ func serveBatches(pc net.PacketConn, s Setup) {
 	c := unet.NewBatchConn(pc)
 	in, out := make([]unet.Packet, batchOf), make([]unet.Packet, batchOf)
 	for i := range in {
-		in[i].Data = make([]byte, batchRoom)
+		in[i].Data = s.buffer()
 	}
 	answer := s.answer()
 	for {

@@ -278,6 +278,9 @@ func TestRoundsOfFurtherLoads(t *testing.T) {
 	}
 	for _, name := range datagramEngines() {
 		longEnough(t, r, Setup{Engine: name, Network: "udp"}, base, some)
+		large := base
+		large.Connections, large.Size = 1, 65_507
+		longEnough(t, r, Setup{Engine: name, Network: "udp", Buffer: 64 << 10}, large, some)
 		bulk := base
 		bulk.Reply, bulk.Burst = 1200, 64
 		longEnough(t, r, Setup{Engine: name, Network: "udp", Give: 1200, Burst: 64}, bulk, some)

@@ -20,7 +20,7 @@ func serveXNet(pc net.PacketConn, s Setup) {
 	c := ipv4.NewPacketConn(pc)
 	in, out := make([]ipv4.Message, batchOf), make([]ipv4.Message, max(batchOf, s.Burst))
 	for i := range in {
-		in[i].Buffers = [][]byte{make([]byte, batchRoom)}
+		in[i].Buffers = [][]byte{s.buffer()}
 	}
 	for i := range out {
 		out[i].Buffers = make([][]byte, 1)

@@ -85,6 +85,8 @@ func (j Job) Check() error {
 	case j.Burst < 0 || j.Burst > maxBurst || j.Burst > 0 && (!j.datagrams() || j.Size < 8 || j.Reply < partHeader || j.Pipeline > 1):
 		return fmt.Errorf("%d datagrams of %d bytes as an answer to %d: must be up to %d, of %d bytes or more, to 8 or more, one at a time",
 			j.Burst, j.Reply, j.Size, maxBurst, partHeader)
+	case j.datagrams() && max(j.Size, j.Reply) > maxDatagram:
+		return fmt.Errorf("datagrams of %d bytes: must be up to %d", max(j.Size, j.Reply), maxDatagram)
 	case j.Body < 0 || j.Body > 1<<20 || j.Body > 0 && !j.HTTP:
 		return fmt.Errorf("bodies of %d bytes: must be up to %d, of HTTP requests", j.Body, 1<<20)
 	case j.Measure <= 0 && !j.Turning:
@@ -95,6 +97,9 @@ func (j Job) Check() error {
 
 // An answer has up to maxBurst datagrams. Each begins with partHeader bytes: a number and an index.
 const maxBurst, partHeader = 64, 12
+
+// maxDatagram is the longest datagram of UDP on IPv4, without the two headers.
+const maxDatagram = 65_535 - 20 - 8
 
 // datagrams reports whether messages are datagrams.
 func (j Job) datagrams() bool { return j.Network == "udp" }

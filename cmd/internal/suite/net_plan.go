@@ -73,6 +73,23 @@ func (o NetOptions) Validate() error {
 	if len(o.wanted()) == 0 {
 		return fmt.Errorf("--engine %s: not for the chosen workloads: choose another engine, or other workloads with --workload", strings.Join(o.Engines, ","))
 	}
+	return o.validateLoads()
+}
+
+// validateLoads returns an error if the load generator would refuse the load of a cell in the middle of a run.
+func (o NetOptions) validateLoads() error {
+	n := &netRun{opts: o.withDefaults(), spins: 1}
+	for _, c := range o.cells() {
+		w := netWorkloadOf(c.workload)
+		if w.round != nil {
+			continue
+		}
+		setup, job := w.parts(n, c, echo.NameStd)
+		job.Network, job.Turning = setup.Network, true // it has no window yet
+		if err := job.Check(); err != nil {
+			return fmt.Errorf("--workload %s --size %d: %w", c.workload, c.size, err)
+		}
+	}
 	return nil
 }
 

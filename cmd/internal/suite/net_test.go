@@ -339,12 +339,17 @@ func TestNetValidate(t *testing.T) {
 		{Engines: []string{"abacus"}}, {Engines: []string{"std", "std"}}, {Timing: Timing{Pairs: -1}}, {Timing: Timing{Duration: -1}},
 		{Workloads: []string{"sums"}}, {Workloads: []string{"echo", "echo"}}, {Clients: []string{"curl"}}, {Procs: []int{-1}}, {IdleFor: -1},
 		{Workloads: []string{"http"}, Engines: []string{"gnet"}},
+		{Workloads: []string{"pipeline"}, Sizes: []int{1<<16 + 1}}, {Workloads: []string{"udp"}, Sizes: []int{65_508}},
 	} {
 		if o.Validate() == nil {
 			t.Errorf("%+v accepted", o)
 		}
 	}
-	if err := (NetOptions{}).withDefaults().Validate(); err != nil {
-		t.Error(err)
+	for _, o := range []NetOptions{
+		{}, {Full: true}, {Workloads: []string{"pipeline"}, Sizes: []int{1 << 16}}, {Workloads: []string{"udp"}, Sizes: []int{65_507}},
+	} {
+		if err := o.withDefaults().Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 }
