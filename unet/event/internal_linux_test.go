@@ -780,6 +780,27 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 	}
 }
 
+// TestMemoryOfPendingDatagrams: a socket that reaches its limit again and again allocates nothing for that, and one
+// without pending datagrams keeps no more than arenaKept.
+func TestMemoryOfPendingDatagrams(t *testing.T) {
+	name, p := make([]byte, syscall.SizeofSockaddrInet6), make([]byte, 65_507)
+	for limit, allocates := range map[int]bool{64 << 10: false, 8 << 20: true} {
+		s := &loopSocket{c: &PacketConn{network: "udp"}, l: &loop{server: &Server{opts: Options{WriteLimit: limit}}}}
+		fill := func() {
+			for s.bytes < limit {
+				s.enqueue(name, p, 0)
+			}
+			s.flush(func(batch []outPacket) (int, syscall.Errno) { return len(batch), 0 })
+		}
+		if n := ringtest.Allocations(10, fill); n > 0 && !allocates {
+			t.Errorf("with a limit of %d bytes: %v allocations", limit, n)
+		}
+		if n := cap(s.arena); n > arenaKept {
+			t.Errorf("with a limit of %d bytes: %d bytes are kept", limit, n)
+		}
+	}
+}
+
 // TestSocketThatLingers closes a connection that lingers and whose peer does not read. The other
 // connections of the loop must not wait for that.
 // Promise: unet/event/socket-linger-whose

@@ -20,6 +20,8 @@ const (
 	// packetTurn how many are received in this way before other sockets have their turn.
 	packetBatch = 16
 	packetTurn  = 64
+	// arenaKept bounds the memory that a socket without pending datagrams keeps for them.
+	arenaKept = 1 << 20
 )
 
 // loopSocket is a PacketConn of a loop. It works the same way with every driver.
@@ -384,7 +386,8 @@ func (s *loopSocket) flush(send func([]outPacket) (int, syscall.Errno)) {
 func (s *loopSocket) dropSent() {
 	if s.sent == len(s.queue) {
 		s.queue, s.arena, s.sent = s.queue[:0], s.arena[:0], 0
-		if cap(s.arena) > 2*maxPacket {
+		// Up to its limit a socket fills its memory again and again.
+		if cap(s.arena) > min(2*(s.l.server.opts.WriteLimit+maxPacket), arenaKept) {
 			s.queue, s.arena = nil, nil
 		}
 		return
