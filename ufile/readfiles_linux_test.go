@@ -58,24 +58,6 @@ func smallFiles(t *testing.T, n int) (names []string) {
 	return names
 }
 
-// readAll reads all names and compares each with os.ReadFile.
-func readAll(t *testing.T, s *ufile.System, names []string, o ufile.ReadFilesOptions) {
-	t.Helper()
-	seen := make([]bool, len(names))
-	for d := range s.ReadFiles(t.Context(), names, o) {
-		if seen[d.Index] || d.Name != names[d.Index] {
-			t.Fatalf("file %d, %q: seen before, or not the name %q", d.Index, d.Name, names[d.Index])
-		}
-		seen[d.Index] = true
-		sameAsOS(t, d.Name, d.Data, d.Err)
-	}
-	for i, ok := range seen {
-		if !ok {
-			t.Errorf("%s was not yielded", names[i])
-		}
-	}
-}
-
 // TestReadFilesByRing reads what a ring reads and what it passes on: files of all sizes, cached or
 // not, and names of everything else that has a name.
 //
@@ -151,12 +133,12 @@ func TestReadFilesWithoutRings(t *testing.T) {
 func TestReadFilesBound(t *testing.T) {
 	needFilesRing(t)
 	names := append(smallFiles(t, 400), manyFiles(t, 70)...)
-	before := openFiles(t)
+	before := descriptors(t, anyFile)
 	for i := range ringtest.Rounds(20, 8) {
 		n := 0
 		for d := range ufile.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 64, Memory: 100 << 10}) {
 			sameAsOS(t, d.Name, d.Data, d.Err)
-			if now := openFiles(t); now > before+64+8 { // and rings
+			if now := descriptors(t, anyFile); now > before+64+8 { // and rings
 				t.Fatalf("%d descriptors, %d before", now, before)
 			}
 			runtime.Gosched()
@@ -188,16 +170,6 @@ func TestReadFilesBound(t *testing.T) {
 			panic("of the loop")
 		}
 	}()
-}
-
-// openFiles counts the descriptors of this process.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skipf("needs /proc: %v", err)
-	}
-	return len(entries)
 }
 
 // TestReadFilesFewDescriptors: files that cannot be opened have the error of os.ReadFile.
@@ -414,9 +386,9 @@ func TestReadFilesRefused(t *testing.T) {
 				},
 			})
 			defer sys.SetFaults(nil)
-			before := openFiles(t)
+			before := descriptors(t, anyFile)
 			readAll(t, newSystem(t, ufile.Options{}), names, ufile.ReadFilesOptions{})
-			if now := openFiles(t); now > before { // rings of earlier tests may close
+			if now := descriptors(t, anyFile); now > before { // rings of earlier tests may close
 				t.Errorf("%d descriptors, %d before", now, before)
 			}
 		})

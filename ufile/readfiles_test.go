@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -49,24 +48,30 @@ func TestReadFiles(t *testing.T) {
 	}
 	overModes(t, func(t *testing.T, s *ufile.System) {
 		for _, o := range []ufile.ReadFilesOptions{{}, {Files: 3, Memory: 1}, {Files: 1000, Memory: 300 << 10}} {
-			seen := make([]bool, len(names))
-			for d := range s.ReadFiles(t.Context(), names, o) {
-				if seen[d.Index] || d.Name != names[d.Index] {
-					t.Fatalf("file %d, %q: seen before, or not the name %q", d.Index, d.Name, names[d.Index])
-				}
-				seen[d.Index] = true
-				sameAsOS(t, d.Name, d.Data, d.Err)
-			}
-			for i, ok := range seen {
-				if !ok {
-					t.Errorf("%s was not yielded", names[i])
-				}
-			}
+			readAll(t, s, names, o)
 		}
 		for range s.ReadFiles(t.Context(), nil, ufile.ReadFilesOptions{}) {
 			t.Error("a file of no names")
 		}
 	})
+}
+
+// readAll reads all names and compares each with os.ReadFile.
+func readAll(t *testing.T, s *ufile.System, names []string, o ufile.ReadFilesOptions) {
+	t.Helper()
+	seen := make([]bool, len(names))
+	for d := range s.ReadFiles(t.Context(), names, o) {
+		if seen[d.Index] || d.Name != names[d.Index] {
+			t.Fatalf("file %d, %q: seen before, or not the name %q", d.Index, d.Name, names[d.Index])
+		}
+		seen[d.Index] = true
+		sameAsOS(t, d.Name, d.Data, d.Err)
+	}
+	for i, ok := range seen {
+		if !ok {
+			t.Errorf("%s was not yielded", names[i])
+		}
+	}
 }
 
 // sameAsOS compares a result with os.ReadFile.
@@ -184,18 +189,10 @@ func TestReadFilesReuseBuffers(t *testing.T) {
 
 // TestReadFilesDescriptors: no more files are open at a time than Options.Files.
 func TestReadFilesDescriptors(t *testing.T) {
-	const dir = "/proc/self/fd"
-	count := func() int {
-		entries, err := os.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			t.Skip("needs /proc")
-		}
-		return len(entries)
-	}
 	names := manyFiles(t, 100)
-	before := count()
+	before := descriptors(t, anyFile)
 	for range ufile.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 2}) {
-		if now := count(); now > before+2+8 { // and rings
+		if now := descriptors(t, anyFile); now > before+2+8 { // and rings
 			t.Fatalf("%d descriptors, %d before", now, before)
 		}
 	}

@@ -551,36 +551,31 @@ func (w *swept) wholeFiles(t *faultsweep.Trial) {
 		if t.Judge("ReadFile", err) && !bytes.Equal(p, w.content) {
 			t.Errorf("ReadFile: wrong data")
 		}
-		seen := 0
-		for d := range s.ReadFiles(context.Background(), []string{f.Name(), f.Name()}, ufile.ReadFilesOptions{}) {
-			seen++
-			if t.Judge("ReadFiles", d.Err) && !bytes.Equal(d.Data, w.content) {
-				t.Errorf("ReadFiles: wrong data")
-			}
-		}
-		if seen != 2 {
-			t.Errorf("ReadFiles: %d of 2 files", seen)
-		}
+		w.readFiles(t, s, []string{f.Name(), f.Name()}, ufile.ReadFilesOptions{})
 	})
 }
 
 // manyFiles reads enough cached files for a ring.
 func (w *swept) manyFiles(t *faultsweep.Trial) {
 	w.with(t, ufile.ModeAuto, 0, func(s *ufile.System, f *ufile.File) {
-		names := slices.Repeat([]string{f.Name()}, 70)
 		t.Arm()
 		defer t.Disarm()
-		seen := 0
-		for d := range s.ReadFiles(context.Background(), names, ufile.ReadFilesOptions{Files: 32}) {
-			seen++
-			if t.Judge("ReadFiles", d.Err) && !bytes.Equal(d.Data, w.content) {
-				t.Errorf("ReadFiles: wrong data")
-			}
-		}
-		if seen != len(names) {
-			t.Errorf("ReadFiles: %d of %d files", seen, len(names))
-		}
+		w.readFiles(t, s, slices.Repeat([]string{f.Name()}, 70), ufile.ReadFilesOptions{Files: 32})
 	})
+}
+
+// readFiles reads names of the file, each of which is yielded once.
+func (w *swept) readFiles(t *faultsweep.Trial, s *ufile.System, names []string, o ufile.ReadFilesOptions) {
+	seen := 0
+	for d := range s.ReadFiles(context.Background(), names, o) {
+		seen++
+		if t.Judge("ReadFiles", d.Err) && !bytes.Equal(d.Data, w.content) {
+			t.Errorf("ReadFiles: wrong data")
+		}
+	}
+	if seen != len(names) {
+		t.Errorf("ReadFiles: %d of %d files", seen, len(names))
+	}
 }
 
 // mapped reads from a mapped file.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -353,18 +352,7 @@ func TestConnectionOutlivesTheFile(t *testing.T) {
 // openings counts the descriptors of a file.
 func openings(t *testing.T, path string) int {
 	t.Helper()
-	const dir = "/proc/self/fd"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Skipf("needs /proc: %v", err)
-	}
-	n := 0
-	for _, e := range entries {
-		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && link == path {
-			n++
-		}
-	}
-	return n
+	return descriptors(t, func(link string) bool { return link == path })
 }
 
 // TestLargeColdReadsOfFewGoroutines reads large blocks that are not cached: by system calls
