@@ -36,8 +36,9 @@ goroutines and blocks of 4 KiB. Both engines of a cell live at the same time, ea
 turns of some milliseconds in random order (--turn), so that slow changes of the machine's speed cancel. They are
 started anew several times. Cells that read a cold cache with SQLite, and its speed tests, cannot take turns: they are
 measured in rounds, each in a new process. The cells share the time of the run (--time): a slow machine measures less,
-not longer. A cell that is decided beyond doubt ends early, and leaves its time to the others. With --pairs, the number of starts, or --duration, the measured time after each, a run takes as long as
-these need.
+not longer. A cell that is decided beyond doubt ends early, and leaves its time to the others. A cell that fails is
+skipped with the reason; the exit code is then 1. With --pairs, the number of starts, or --duration, the measured time
+after each, a run takes as long as these need.
 
 --tables prints the values of all engines too. --full measures the published grids of all suites, which takes an hour.
 --drawn 50 measures fifty cells with sizes, numbers of connections, journal modes and the like drawn at random, ten
@@ -156,12 +157,13 @@ func (a *allBench) configure(flags *benchFlags) (err error) {
 }
 
 // measure runs the suites. Each gets its part of the time that is left. If a suite cannot run on this
-// machine, measure notes that and continues. Any other error ends the run.
+// machine or cells of it fail, measure continues. Any other error ends the run.
 func (a *allBench) measure(ctx context.Context, env suite.Env) (*report.Run, error) {
 	all, end, weights := &report.Run{}, time.Now().Add(a.time), 0.0
 	for _, p := range a.parts {
 		weights += p.weight
 	}
+	var failed error
 	for i, p := range a.parts {
 		var after time.Duration
 		if a.time > 0 {
@@ -175,12 +177,16 @@ func (a *allBench) measure(ctx context.Context, env suite.Env) (*report.Run, err
 		if run != nil {
 			all.Add(run)
 		}
-		if err != nil && !errors.Is(err, suite.ErrNothing) {
-			return all, fmt.Errorf("%s: %w", p.title, err)
+		if err == nil || errors.Is(err, suite.ErrNothing) {
+			continue
 		}
+		if err = fmt.Errorf("%s: %w", p.title, err); !errors.Is(err, suite.ErrFailed) {
+			return all, err
+		}
+		failed = errors.Join(failed, err)
 	}
-	if len(all.Cells) == 0 {
+	if len(all.Cells) == 0 && failed == nil {
 		return all, suite.ErrNothing
 	}
-	return all, nil
+	return all, failed
 }

@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/report"
@@ -108,6 +111,36 @@ func TestAllSuitesFail(t *testing.T) {
 	a, _ = allOf(&fakeSuite{run: &report.Run{}, err: suite.ErrNothing})
 	if _, err := a.measure(t.Context(), suite.Env{}); !errors.Is(err, suite.ErrNothing) {
 		t.Errorf("nothing measured: %v", err)
+	}
+}
+
+// configured is a run of suites that are given.
+type configured struct{ *allBench }
+
+func (configured) configure(*benchFlags) error { return nil }
+
+// TestFailedCell checks that a run goes on after a suite in which a cell failed, and that the results of
+// the others are printed and written, and the exit code is 1.
+func TestFailedCell(t *testing.T) {
+	file := &fakeSuite{run: found("file", "randread", "os", "ringside", 2), err: fmt.Errorf("1 of 3 cells %w: a record is lost", suite.ErrFailed)}
+	file.run.Skipped = []report.Skip{{Suite: "file", Workload: "append", Reason: "failed: a record is lost"}}
+	a, ran := allOf(file, &fakeSuite{run: found("net", "echo", "std", "ringside-conn", 0.5)})
+	result := filepath.Join(t.TempDir(), "r.json")
+	var out, errs bytes.Buffer
+	root := newRootCmd(&out, &errs)
+	root.AddCommand(newSuiteCmd("fake", "", "", "", suite.Words{}, configured{a}, func(*pflag.FlagSet) {}))
+	root.SetArgs([]string{"fake", "--json", result})
+	err := root.Execute()
+	if !errors.Is(err, suite.ErrFailed) || strings.Join(*ran, " ") != "file net" {
+		t.Errorf("%v: ran %v", err, *ran)
+	}
+	for _, want := range []string{"FAILED: part: 1 of 3 cells failed: a record is lost\n", "Of 2 questions", "skipped: file append: failed: a record is lost\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if d, err := readResults(result); err != nil || len(d.Skipped) != 1 || len(d.Results) != 4 {
+		t.Errorf("%v: %+v", err, d)
 	}
 }
 

@@ -70,10 +70,10 @@ func runBench(cmd *cobra.Command, b benchmark, flags *benchFlags) (err error) {
 	if run != nil && slices.ContainsFunc(run.Claims(), func(c report.Claim) bool { return c.Kind == report.Open }) {
 		run.Notes = append(run.Notes, spoilers...)
 	}
-	// A run in which everything was skipped still has a result: the skipped parts and the reasons.
+	// A run in which parts or everything was skipped has a result: the others, and the reasons.
 	// The files come first: printing may end the process, if a pager has ended.
 	var written error
-	if err == nil || errors.Is(err, suite.ErrNothing) {
+	if err == nil || errors.Is(err, suite.ErrNothing) || errors.Is(err, suite.ErrFailed) {
 		written = outputs.write(run)
 	}
 	return errors.Join(printRun(cmd, run, flags.quiet(), flags.tables, err), err, written)
@@ -166,7 +166,10 @@ func printRun(cmd *cobra.Command, run *report.Run, quiet, tables bool, runErr er
 		return run.WriteSkipped(cmd.ErrOrStderr())
 	}
 	style := report.Style{Color: wantColor(out), Width: screenWidth(out)}
-	if runErr != nil {
+	switch {
+	case errors.Is(runErr, suite.ErrFailed):
+		fmt.Fprintf(out, "FAILED: %v\n\n", runErr)
+	case runErr != nil:
 		fmt.Fprintf(out, "INCOMPLETE: the run ended early; these are the cells measured until then.\n\n")
 	}
 	if tables {

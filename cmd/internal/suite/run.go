@@ -119,6 +119,7 @@ type runner struct {
 	end time.Time
 	// stolen begins to observe the time that the host takes. If it is nil, every round counts.
 	stolen func() (share func() float64)
+	failed []error // of the cells that are skipped because of them
 	rounds struct {
 		took, lost float64 // seconds of all cells, and of these the host's
 	}
@@ -198,8 +199,6 @@ type point struct {
 	sample func(engine string, s measure.Sample) report.Sample
 	// split, if not nil, turns the samples into several cells.
 	split func([]report.Series) []report.Cell
-	// skips, if not nil, reports whether an error skips the point instead of ending the run.
-	skips func(error) bool
 	// turn, if not 0, is the length of a turn instead of that of the workload.
 	turn time.Duration
 
@@ -217,8 +216,8 @@ func describe(workload string, p report.Params) string {
 // errLate ends a point, or skips it, because the time of the run is over.
 var errLate = errors.New("no time was left for it: measure for longer with --time")
 
-// measure runs all points. Each gets its part of the time that is left. The progress bar counts
-// milliseconds.
+// measure runs all points, also after one that fails. Each gets its part of the time that is left. The
+// progress bar counts milliseconds.
 func (r *runner) measure(ctx context.Context, points []point) error {
 	defer r.reportStolen()
 	if r.timing.Null {
@@ -237,6 +236,9 @@ func (r *runner) measure(ctx context.Context, points []point) error {
 	if err == nil {
 		err = r.revisit(ctx, points)
 	}
+	if err == nil && len(r.failed) > 0 {
+		err = fmt.Errorf("%d of %d cells %w: %w", len(r.failed), len(points), ErrFailed, r.failed[0])
+	}
 	for i := range points {
 		if p := &points[i]; p.measured() {
 			r.run.Cells = append(r.run.Cells, p.report(r.suite)...)
@@ -253,20 +255,12 @@ func (r *runner) visit(ctx context.Context, points []point, total time.Duration)
 		p := &points[i]
 		usual := r.expected(p)
 		part := min(r.share(usual, left), time.Duration(float64(whole)*float64(usual)/float64(total)))
-		err := r.compare(ctx, p, part)
 		left -= usual
+		err := r.attempt(ctx, p, part)
 		r.progress.Add(usual.Milliseconds())
-		if err == nil || errors.Is(err, errLate) && p.measured() {
-			continue
-		}
-		p.series = nil // what is not complete is not reported
-		switch {
-		case ctx.Err() != nil:
+		if err != nil {
+			p.series = nil // what is not complete is not reported
 			return stopped(ctx, i, len(points))
-		case errors.Is(err, errLate), p.skips != nil && p.skips(err):
-			r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
-		default:
-			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
 	return nil
@@ -289,17 +283,29 @@ func (r *runner) revisit(ctx context.Context, points []point) error {
 	}
 	for _, p := range rest {
 		usual := r.expected(p)
-		err := r.compare(ctx, p, r.share(usual, total))
-		total -= usual
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
+		if r.attempt(ctx, p, r.share(usual, total)) != nil {
 			return stopped(ctx, len(points), len(points))
-		case errors.Is(err, errLate), p.skips != nil && p.skips(err): // it has samples
-		default:
-			return fmt.Errorf("%s: %w", p, err)
 		}
+		total -= usual
 	}
+	return nil
+}
+
+// attempt measures the point, or skips it with the reason. It returns an error only if ctx has ended. A point
+// that fails loses the samples that it had: they may be of an engine that does not do its work.
+func (r *runner) attempt(ctx context.Context, p *point, share time.Duration) error {
+	err := r.compare(ctx, p, share)
+	switch late := errors.Is(err, errLate); {
+	case err == nil, late && p.measured():
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case !late:
+		r.failed = append(r.failed, fmt.Errorf("%s: %w", p, err))
+		err = fmt.Errorf("failed: %w", err)
+	}
+	p.series = nil
+	r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 	return nil
 }
 
@@ -489,9 +495,9 @@ func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Durati
 			p.add(i, start, s)
 		}
 	}
-	for i, one := range players { // The first turn after a start is not typical.
+	for _, one := range players { // The first turn after a start is not typical.
 		if _, err := one.Turn(turn); err != nil {
-			return 0, fmt.Errorf("engine %s: %w", p.engines[whose[i]], err)
+			return 0, err
 		}
 	}
 	opened = time.Since(began)
@@ -520,10 +526,30 @@ func (p *point) openAll(ctx context.Context, start int) (players []measure.Playe
 		case errs[i] != nil:
 			err = cmp.Or(err, fmt.Errorf("engine %s: %w", p.engines[i], errs[i]))
 		default:
-			players, whose = append(players, one), append(whose, i)
+			players, whose = append(players, named{one, p.engines[i]}), append(whose, i)
 		}
 	}
 	return players, whose, err
+}
+
+// named is a player whose errors name the engine.
+type named struct {
+	measure.Player
+	engine string
+}
+
+func (n named) Turn(d time.Duration) (measure.Sample, error) {
+	s, err := n.Player.Turn(d)
+	return s, n.wrap(err)
+}
+
+func (n named) Close() error { return n.wrap(n.Player.Close()) }
+
+func (n named) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("engine %s: %w", n.engine, err)
 }
 
 // add adds a sample to the series of an engine.
@@ -585,6 +611,10 @@ func addDeviceShare(out report.Sample, s measure.Sample) {
 
 // ErrNothing is returned when every part of a run was skipped. The report has the reasons.
 var ErrNothing = errors.New("nothing could be measured")
+
+// ErrFailed is matched by the error of a run in which cells failed. The report has the others, and the
+// reasons.
+var ErrFailed = errors.New("failed")
 
 // DefaultDir returns the default directory for test files: TMPDIR if that is set, or else /var/tmp,
 // which unlike /tmp is usually not in memory.

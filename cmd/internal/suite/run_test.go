@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +47,8 @@ func (p *slowPlayer) Close() error {
 // TestDuels checks that engines take turns in several starts, that the samples know their start, and
 // that an engine that cannot take turns has one round for each start.
 func TestDuels(t *testing.T) {
-	opened, closed := 0, 0
+	closed := 0
+	var opened atomic.Int32
 	s := runner{suite: fileSuite, timing: Timing{Pairs: 3, Duration: 7 * time.Microsecond, Turn: time.Microsecond}, run: &report.Run{}}
 	s.timing.setDefaults()
 	p := point{
@@ -58,12 +60,12 @@ func TestDuels(t *testing.T) {
 			if name == "fio" {
 				return nil, errors.ErrUnsupported
 			}
-			opened++
+			opened.Add(1)
 			return &slowPlayer{name: name, start: pair / 3, closed: &closed}, nil
 		},
 	}
-	if err := s.measure(t.Context(), []point{p}); err != nil || opened != 6 || closed != 6 {
-		t.Fatalf("%v: %d opened, %d closed", err, opened, closed)
+	if err := s.measure(t.Context(), []point{p}); err != nil || opened.Load() != 6 || closed != 6 {
+		t.Fatalf("%v: %d opened, %d closed", err, opened.Load(), closed)
 	}
 	series := s.run.Cells[0].Series
 	if a, b := len(series[0].Samples), len(series[1].Samples); a != 3*7 || b != 3*7 || len(series[2].Samples) != 3 {
@@ -181,6 +183,66 @@ func TestInterruptInTheSharedTime(t *testing.T) {
 			t.Errorf("%v, %d cells", err, len(s.run.Cells))
 		}
 	})
+}
+
+// brokenPlayer fails after some turns, or finds when it ends that its work is wrong.
+type brokenPlayer struct {
+	steadyPlayer
+	turns *int // left before it fails; nil if it fails at the end
+}
+
+var errWrong = errors.New("a record is lost")
+
+func (p brokenPlayer) Turn(d time.Duration) (measure.Sample, error) {
+	if p.turns != nil {
+		if *p.turns--; *p.turns < 0 {
+			return measure.Sample{}, errWrong
+		}
+	}
+	return p.steadyPlayer.Turn(d)
+}
+
+func (p brokenPlayer) Close() error {
+	if p.turns == nil {
+		return errWrong
+	}
+	return nil
+}
+
+// TestFailedCellIsSkipped checks that a cell that fails is left out with its reason, also if it had
+// samples and fails only when it is measured again, and that the others are measured.
+func TestFailedCellIsSkipped(t *testing.T) {
+	const anew = 450 // turns: 18 s, after the cell's first part of the time
+	for _, turns := range []int{-1, 0, 10, anew} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
+			s.stolen = nil
+			s.timing.setDefaults()
+			points := steadyPoints(1.04, 1, 3, 3)
+			broken := brokenPlayer{steadyPlayer: steadyPlayer{0.9e6, 0.1}, turns: &turns}
+			if turns < 0 {
+				broken.turns = nil
+			}
+			open, all := points[1].open, turns
+			points[1].open = func(ctx context.Context, engine string, start int) (measure.Player, error) {
+				if engine == "os" {
+					return open(ctx, engine, start)
+				}
+				broken.rate = 1.9e6 - broken.rate // 0.9 and 1 in turn, so that the cell is never sure
+				return broken, nil
+			}
+			err := s.measure(t.Context(), points)
+			if !errors.Is(err, ErrFailed) || !errors.Is(err, errWrong) || !strings.HasPrefix(err.Error(), "1 of 4 cells failed: randread, ") {
+				t.Errorf("%d turns: %v", all, err)
+			}
+			if len(s.run.Cells) != 3 || s.run.Cells[0].Params["block"] != 0 || s.run.Cells[1].Params["block"] != 2 {
+				t.Errorf("%d turns: %d cells", all, len(s.run.Cells))
+			}
+			if len(s.run.Skipped) != 1 || s.run.Skipped[0].Params["block"] != 1 || s.run.Skipped[0].Reason != "failed: engine ringside: "+errWrong.Error() {
+				t.Errorf("%d turns: skipped %v", all, s.run.Skipped)
+			}
+		})
+	}
 }
 
 // TestSurePointsLeaveTheirTime checks that a comparison which is decided beyond doubt ends early, and that

@@ -4,11 +4,9 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/peers/generator"
 	"github.com/ringside-io/ringside/cmd/internal/report"
 	"github.com/ringside-io/ringside/cmd/internal/workload"
@@ -121,7 +119,6 @@ func (w *watchRun) points(cells []watchCell) []point {
 		}
 		out = append(out, point{
 			workload: c.job.Workload, params: c.params, engines: w.engines,
-			skips: drownedByFloor,
 			round: func(ctx context.Context, name string, _ int) (report.Sample, error) {
 				s, err := w.env.Workers.Round(ctx, job(name))
 				return sampleOf(s), err
@@ -130,13 +127,6 @@ func (w *watchRun) points(cells []watchCell) []point {
 		})
 	}
 	return out
-}
-
-// drownedByFloor reports whether a round of this process or of a worker returned
-// [workload.ErrFloor]. That error is caused by a busy machine, not by an engine.
-func drownedByFloor(err error) bool {
-	said, ok := errors.AsType[*measure.WorkerError](err)
-	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
 }
 
 // httpCells returns two cells: one with a new connection for each request, and one that reuses
