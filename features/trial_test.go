@@ -5,7 +5,6 @@ package features
 import (
 	"os"
 	"reflect"
-	"runtime"
 	"testing"
 	"time"
 
@@ -54,11 +53,11 @@ func TestQueryAndTrialsAgree(t *testing.T) {
 func TestTrialsLeaveNothing(t *testing.T) {
 	ringtest.NeedRing(t)
 	newHost().collect() // files that are opened once are opened now
-	before := descriptors(t)
+	before := ringtest.Descriptors(t, "")
 	for range 3 {
 		newHost().collect()
 	}
-	if after := descriptors(t); !reflect.DeepEqual(before, after) {
+	if after := ringtest.Descriptors(t, ""); !reflect.DeepEqual(before, after) {
 		t.Errorf("descriptors before %v, after %v", before, after)
 	}
 	abandoned.Lock()
@@ -66,25 +65,6 @@ func TestTrialsLeaveNothing(t *testing.T) {
 	if n := len(abandoned.held); n > 0 {
 		t.Errorf("%d buffers were given up", n)
 	}
-}
-
-func descriptors(t *testing.T) map[string]string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return nil
-	}
-	const dir = "/proc/self/fd"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := map[string]string{}
-	for _, e := range entries {
-		if target, err := os.Readlink(dir + "/" + e.Name()); err == nil { // except the descriptor of the directory itself
-			open[e.Name()] = target
-		}
-	}
-	return open
 }
 
 // A trial stops waiting for a completion that does not come, and cancels what it started.

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 var manyDatabases = flag.Int("databases", 60, "how many databases TestManyDatabases creates")
@@ -62,7 +64,7 @@ func TestManyDatabases(t *testing.T) {
 	c.judge()
 	const watched = 3 * time.Second
 	quiet, _ := idle(watched)
-	goroutines, files := runtime.NumGoroutine(), descriptors(t)
+	goroutines, files := runtime.NumGoroutine(), len(ringtest.Descriptors(t, ""))
 
 	begin := time.Now()
 	var over sync.WaitGroup
@@ -110,7 +112,7 @@ func TestManyDatabases(t *testing.T) {
 	}
 	until(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 	// An open database has the descriptors of a connection, and as many for its writes.
-	until(t, "files are closed", func() bool { return descriptors(t) <= files+6*3*(8+1) })
+	until(t, "files are closed", func() bool { return len(ringtest.Descriptors(t, "")) <= files+6*3*(8+1) })
 	busy, cpu := idle(watched)
 	// An idle cluster exchanges heartbeats. The cost of the databases would be added to
 	// that.
@@ -118,19 +120,13 @@ func TestManyDatabases(t *testing.T) {
 		t.Errorf("%d bytes on the wire in %v with idle databases, %d with one", busy, watched, quiet)
 	}
 	t.Logf("%d databases on three nodes in one process: created in %v, opened, written and closed in %v; idle for %v: %.2f %% of a processor, %d bytes on the wire (%d with one database), %d goroutines (%d), %d descriptors (%d)",
-		*manyDatabases, created.Round(time.Millisecond), opened.Round(time.Millisecond), watched, 100*cpu.Seconds()/watched.Seconds(), busy, quiet, runtime.NumGoroutine(), goroutines, descriptors(t), files)
+		*manyDatabases, created.Round(time.Millisecond), opened.Round(time.Millisecond), watched, 100*cpu.Seconds()/watched.Seconds(), busy, quiet, runtime.NumGoroutine(), goroutines, len(ringtest.Descriptors(t, "")), files)
 }
 
 func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func descriptors(t *testing.T) int {
-	all, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	return len(all)
 }
 
 // TestCreateDropStorm creates, writes and deletes databases from many goroutines, while nodes

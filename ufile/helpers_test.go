@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -138,27 +137,8 @@ func awaitNoRings(t testing.TB) {
 // rings counts the rings' descriptors of this process.
 func rings(t testing.TB) int {
 	t.Helper()
-	return descriptors(t, func(link string) bool { return strings.Contains(link, "[io_uring]") })
+	return len(ringtest.Descriptors(t, "[io_uring]"))
 }
-
-// descriptors counts the descriptors of this process whose files have names that of reports.
-func descriptors(t testing.TB, of func(link string) bool) int {
-	t.Helper()
-	const dir = "/proc/self/fd"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Skipf("needs /proc: %v", err)
-	}
-	n := 0
-	for _, e := range entries {
-		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && of(link) {
-			n++
-		}
-	}
-	return n
-}
-
-func anyFile(string) bool { return true }
 
 // readInRing reads the beginning of a file with a context, which opens the rings: a context
 // cannot end a system call.

@@ -133,12 +133,12 @@ func TestReadFilesWithoutRings(t *testing.T) {
 func TestReadFilesBound(t *testing.T) {
 	needFilesRing(t)
 	names := append(smallFiles(t, 400), manyFiles(t, 70)...)
-	before := descriptors(t, anyFile)
+	before := len(ringtest.Descriptors(t, ""))
 	for i := range ringtest.Rounds(20, 8) {
 		n := 0
 		for d := range ufile.ReadFiles(t.Context(), names, ufile.ReadFilesOptions{Files: 64, Memory: 100 << 10}) {
 			sameAsOS(t, d.Name, d.Data, d.Err)
-			if now := descriptors(t, anyFile); now > before+64+8 { // and rings
+			if now := len(ringtest.Descriptors(t, "")); now > before+64+8 { // and rings
 				t.Fatalf("%d descriptors, %d before", now, before)
 			}
 			runtime.Gosched()
@@ -386,9 +386,9 @@ func TestReadFilesRefused(t *testing.T) {
 				},
 			})
 			defer sys.SetFaults(nil)
-			before := descriptors(t, anyFile)
+			before := len(ringtest.Descriptors(t, ""))
 			readAll(t, newSystem(t, ufile.Options{}), names, ufile.ReadFilesOptions{})
-			if now := descriptors(t, anyFile); now > before { // rings of earlier tests may close
+			if now := len(ringtest.Descriptors(t, "")); now > before { // rings of earlier tests may close
 				t.Errorf("%d descriptors, %d before", now, before)
 			}
 		})

@@ -383,7 +383,7 @@ func TestCopyOfSmallAndLargePieces(t *testing.T) {
 // Promise: unet/copy-sockets-forwards
 func TestWaitingCopyHoldsNoPipe(t *testing.T) {
 	s := newSystem(t, unet.ModePlain)
-	before := pipes(t)
+	before := len(ringtest.Descriptors(t, "pipe:"))
 	for range 3 {
 		from, source := pair(t, s, "tcp")
 		to, sink := pair(t, s, "tcp")
@@ -403,22 +403,7 @@ func TestWaitingCopyHoldsNoPipe(t *testing.T) {
 			}
 		}()
 	}
-	if n := pipes(t); n > before+2 {
+	if n := len(ringtest.Descriptors(t, "pipe:")); n > before+2 {
 		t.Errorf("%d descriptors of pipes, %d before", n, before)
 	}
-}
-
-// pipes counts the descriptors of pipes.
-func pipes(t *testing.T) (n int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skipf("needs /proc: %v", err)
-	}
-	for _, e := range entries {
-		if name, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(name, "pipe:") {
-			n++
-		}
-	}
-	return n
 }

@@ -148,12 +148,8 @@ func TestChildrenGetNoRing(t *testing.T) {
 // wantNoRings fails when the process has a descriptor of a ring, or a mapping.
 func wantNoRings(t *testing.T) {
 	t.Helper()
-	fds, err := filepath.Glob("/proc/self/fd/*")
-	ctlOK(t, "descriptors", err)
-	for _, fd := range fds {
-		if to, _ := os.Readlink(fd); strings.Contains(to, "io_uring") {
-			t.Errorf("%s is %s", fd, to)
-		}
+	if fds := ringtest.Descriptors(t, "io_uring"); len(fds) > 0 {
+		t.Errorf("descriptors of rings: %v", fds)
 	}
 	if m := ctlRingMappings(t); len(m) > 0 {
 		t.Errorf("mappings of rings: %v", m)

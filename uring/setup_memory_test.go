@@ -57,11 +57,11 @@ func kernelSetupNoMmap(t *testing.T) {
 
 func kernelSetupRegisteredFDOnly(t *testing.T) {
 	ringtest.NeedKernel(t, "REGISTERED_FD_ONLY", "6.5")
-	before := ctlDescriptors(t)
+	before := len(ringtest.Descriptors(t, ""))
 	for range 40 { // a thread has 16 slots
 		r := ctlRing(t, uring.Options{Entries: 8, RegisteredFDOnly: true})
-		if r.FD() != -1 || ctlDescriptors(t) != before {
-			t.Fatalf("descriptor %d, %d descriptors open, want %d", r.FD(), ctlDescriptors(t), before)
+		if r.FD() != -1 || len(ringtest.Descriptors(t, "")) != before {
+			t.Fatalf("descriptor %d, %d descriptors open, want %d", r.FD(), len(ringtest.Descriptors(t, "")), before)
 		}
 		ctlNops(t, r, 1, 20)
 		if ops, err := r.Probe(); err != nil || !ops.Has(uring.OpNop) {

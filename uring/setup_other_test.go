@@ -30,7 +30,6 @@ func ctlThreads(t testing.TB, prefix string) []int              { panic(notLinux
 func ctlCPUs(t testing.TB, tid int) []int                       { panic(notLinux) }
 func ctlRingMappings(t testing.TB) []int                        { panic(notLinux) }
 func ctlShown(t testing.TB, r *uring.Ring) uint32               { panic(notLinux) }
-func ctlDescriptors(t testing.TB) int                           { panic(notLinux) }
 func ctlHugePages(t testing.TB, n int) bool                     { panic(notLinux) }
 func ctlClock(t testing.TB, id uint32) time.Duration            { panic(notLinux) }
 func ctlThreadID() int                                          { panic(notLinux) }

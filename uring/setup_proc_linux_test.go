@@ -99,16 +99,6 @@ func ctlShown(t testing.TB, r *uring.Ring) uint32 {
 	return tail - head
 }
 
-// ctlDescriptors returns how many descriptors are open.
-func ctlDescriptors(t testing.TB) int {
-	t.Helper()
-	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(dir)
-}
-
 // ctlHugePages reports whether the system has free huge pages.
 func ctlHugePages(t testing.TB, n int) bool {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 	"github.com/ringside-io/ringside/referees/blockdisk"
 )
 
@@ -24,20 +25,9 @@ func mountOrSkip(t testing.TB, kind, source, dir, options string) {
 	}
 	t.Cleanup(func() {
 		if err := blockdisk.Unmount(dir); err != nil {
-			t.Errorf("%s: %v; open: %v", kind, err, openBelow(dir))
+			t.Errorf("%s: %v; open: %v", kind, err, ringtest.Descriptors(t, dir))
 		}
 	})
-}
-
-// openBelow returns the paths below dir that this process has open.
-func openBelow(dir string) (paths []string) {
-	links, _ := filepath.Glob("/proc/self/fd/*")
-	for _, l := range links {
-		if path, err := os.Readlink(l); err == nil && strings.HasPrefix(path, dir) {
-			paths = append(paths, path)
-		}
-	}
-	return paths
 }
 
 // tmpfs returns an empty directory in memory.

@@ -22,6 +22,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
 	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 func newPool(t *testing.T, o Options) *Pool {
@@ -463,7 +465,7 @@ func TestIdle(t *testing.T) {
 			if err := c.Raw().Exec("CREATE TABLE t(x); INSERT INTO t VALUES(1)"); err != nil {
 				return err
 			}
-			if n := filesOf(t, p.opts.Dir); n > 4*descriptors {
+			if n := len(ringtest.Descriptors(t, p.opts.Dir)); n > 4*descriptors {
 				t.Errorf("%d descriptors", n)
 			}
 			return nil
@@ -475,18 +477,4 @@ func TestIdle(t *testing.T) {
 	if s := p.Stats(); s.Idle == 0 || s.Memory != 0 {
 		t.Errorf("%+v", s)
 	}
-}
-
-// filesOf returns how many descriptors of the process are files below a directory.
-func filesOf(t *testing.T, dir string) (n int) {
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Log(err)
-	}
-	for _, fd := range all {
-		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, dir) {
-			n++
-		}
-	}
-	return n
 }

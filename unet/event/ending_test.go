@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // The ways in which a peer ends a connection.
@@ -101,7 +102,7 @@ func testEnds(t *testing.T, network, timing string, o Options) {
 	close(hold)
 	for limit := time.Now().Add(testPatience); closed.Load() < int64(len(ends)); {
 		if time.Now().After(limit) {
-			t.Fatalf("OnClose came for %d of %d connections\n%s", closed.Load(), len(ends), ringInfo())
+			t.Fatalf("OnClose came for %d of %d connections\n%s", closed.Load(), len(ends), ringInfo(t))
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -123,14 +124,11 @@ func endBy(c net.Conn, how int) {
 }
 
 // ringInfo returns what the kernel says of the rings of the process.
-func ringInfo() string {
+func ringInfo(t *testing.T) string {
 	var b strings.Builder
-	all, _ := filepath.Glob("/proc/self/fd/*")
-	for _, name := range all {
-		if to, _ := os.Readlink(name); to == "anon_inode:[io_uring]" {
-			text, _ := os.ReadFile("/proc/self/fdinfo/" + filepath.Base(name))
-			fmt.Fprintf(&b, "%s:\n%s", name, text)
-		}
+	for fd := range ringtest.Descriptors(t, "[io_uring]") {
+		text, _ := os.ReadFile("/proc/self/fdinfo/" + fd)
+		fmt.Fprintf(&b, "%s:\n%s", fd, text)
 	}
 	return b.String()
 }

@@ -4,21 +4,11 @@ package event
 
 import (
 	"net"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
-
-// openFDs counts the descriptors of the process, -1 where that is not possible.
-func openFDs() int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return -1
-	}
-	return len(entries)
-}
 
 // TestManyConnections connects and closes, half of the time with a reset, and checks that
 // nothing is left.
@@ -34,7 +24,7 @@ func TestManyConnections(t *testing.T) {
 		const workers = 4
 		s := start(t, echoes(), o)
 		exchange(t, dial(t, s), []byte("x"))
-		fds := openFDs()
+		fds := len(ringtest.Descriptors(t, ""))
 		var wg sync.WaitGroup
 		for w := range workers {
 			wg.Go(func() {
@@ -56,7 +46,7 @@ func TestManyConnections(t *testing.T) {
 		wg.Wait()
 		// A connection that its client has reset may not have been accepted yet.
 		await(t, "one connection and no further descriptor are left", func() bool {
-			return s.Stats().Open == 1 && openFDs() <= fds
+			return s.Stats().Open == 1 && len(ringtest.Descriptors(t, "")) <= fds
 		})
 		s.noneLeft(t)
 	})

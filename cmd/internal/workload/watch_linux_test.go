@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -53,7 +52,7 @@ func TestWatch(t *testing.T) {
 	watchBackends(t, func(t *testing.T, b watch.Mode) {
 		for _, w := range append(small, Watch{Source: SourceWake}) {
 			j := watchJob(b.String(), w)
-			before := descriptorsOpen(t)
+			before := len(ringtest.Descriptors(t, ""))
 			s, err := j.Run(t.Context())
 			if errors.Is(err, ErrFloor) { // On a machine that is this busy, times prove nothing.
 				t.Logf("%+v: %v", w, err)
@@ -62,20 +61,11 @@ func TestWatch(t *testing.T) {
 			if err != nil || s.Ops == 0 || s.Backend != b.String() || (s.Floor > 0) == (w.Source == SourceWake) {
 				t.Errorf("%+v: %+v, %v", w, s, err)
 			}
-			if after := descriptorsOpen(t); after > before { // Fewer may be open: rings of an earlier test have closed.
+			if after := len(ringtest.Descriptors(t, "")); after > before { // Fewer may be open: rings of an earlier test have closed.
 				t.Errorf("%+v: %d descriptors open before, %d after", w, before, after)
 			}
 		}
 	})
-}
-
-func descriptorsOpen(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 // onThread runs f on a goroutine that is locked to its thread, as watchers require.
@@ -188,7 +178,7 @@ func TestWatchWithoutDescriptors(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	before := descriptorsOpen(t)
+	before := len(ringtest.Descriptors(t, ""))
 	few := old
 	few.Cur = uint64(before + 50)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
@@ -201,7 +191,7 @@ func TestWatchWithoutDescriptors(t *testing.T) {
 	if !errors.Is(err, unix.EMFILE) {
 		t.Errorf("got %v", err)
 	}
-	if after := descriptorsOpen(t); after > before {
+	if after := len(ringtest.Descriptors(t, "")); after > before {
 		t.Errorf("%d descriptors open before, %d after", before, after)
 	}
 }

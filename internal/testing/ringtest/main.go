@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -89,6 +90,25 @@ func goroutines(patience time.Duration) string {
 		}
 		runtime.Gosched()
 	}
+}
+
+// Descriptors returns what the open descriptors of this process refer to, by their numbers: of those
+// whose target, such as a path or "anon_inode:[io_uring]", contains part. Only Linux has any.
+func Descriptors(t testing.TB, part string) map[string]string {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil && runtime.GOOS == "linux" {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		// The descriptor of the directory is closed by now.
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.Contains(target, part) {
+			out[e.Name()] = target
+		}
+	}
+	return out
 }
 
 // detectors is how long goleak waits for goroutines to end, unless it is told otherwise.
