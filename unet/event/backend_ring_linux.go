@@ -39,6 +39,15 @@ const (
 	// bulkFrom is how many full buffers in a row mark a connection as one that sends
 	// much.
 	bulkFrom = 4
+	// A loop with a thread that has received spinFrom bytes of at most fewBulk such
+	// connections looks for more for up to spinFor before it sleeps: to wake it costs the
+	// sender as much time as to send 64 KiB. If the sender needs the loop's processor,
+	// looking keeps it off, so each look in vain makes the loop sleep at once more often,
+	// up to longestSkip times.
+	spinFrom    = 32 << 10
+	spinFor     = 30 * time.Microsecond
+	fewBulk     = 4
+	longestSkip = 64
 )
 
 // ringLoop drives a loop by one ring. Its goroutine sleeps in Go's netpoller on
@@ -64,6 +73,9 @@ type ringLoop struct {
 	workers     bool // the kernel's worker threads may send large pieces
 	recent      int  // completions in the last batch
 	few         bool // these were at most fewCompletions
+	bulk        int  // connections that send much
+	flow        int  // bytes of them that were received since the last sleep
+	vain, skip  int  // how many sleeps follow a look in vain at once, and how many of them are left
 	bytes       int  // to be copied by the kernel for the pending SQEs
 	unpublished bool // buffers were recycled and not published
 	cqes        [reapBatch]uring.CQE
@@ -257,7 +269,11 @@ func (l *ringLoop) end(c *Conn) bool {
 }
 
 // forget implements driver. The kernel has no operation of the connection left.
-func (l *ringLoop) forget(*Conn) {}
+func (l *ringLoop) forget(c *Conn) {
+	if c.bstate.bulk {
+		l.bulk--
+	}
+}
 
 // close ends the loop. A broken ring may have operations in flight. The kernel cancels
 // them some time after the ring is closed, so their memory is never freed. Otherwise
@@ -411,14 +427,32 @@ func (l *ringLoop) enter() {
 		}
 		return
 	}
-	if l.recent >= peekFrom {
+	flows := l.flow >= spinFrom && l.bulk <= fewBulk
+	if l.flow = 0; flows && l.skip > 0 {
+		l.skip--
+		flows = false
+	}
+	if l.recent >= peekFrom || flows {
 		l.recent = 0
 		l.call(uring.WaitOptions{Brief: l.bytes <= rawBytes})
-		if l.over || l.ring.Ready() > 0 {
+		if l.over || l.ring.Ready() > 0 || flows && l.spin() {
 			return
 		}
 	}
 	l.sleep()
+}
+
+// spin looks for more to do for a short time, without system calls.
+func (l *ringLoop) spin() bool {
+	for begin := time.Now(); time.Since(begin) < spinFor; {
+		if l.ring.SQFlags()&uring.SQTaskrun != 0 || l.hasInput.Load() {
+			l.vain = 0
+			return true
+		}
+	}
+	l.vain = min(2*l.vain+1, longestSkip)
+	l.skip = l.vain
+	return false
 }
 
 // sleep waits for a completion, until the earliest timer or a wakeup.
@@ -588,11 +622,13 @@ func (l *ringLoop) noteFlow(k *backendState, full bool) {
 		k.fullInRow--
 	}
 	k.wasFull = full
-	switch k.fullInRow {
-	case bulkFrom:
+	switch {
+	case !k.bulk && k.fullInRow == bulkFrom:
 		k.bulk = true
-	case 0:
+		l.bulk++
+	case k.bulk && k.fullInRow == 0:
 		k.bulk = false
+		l.bulk--
 	}
 }
 
@@ -611,6 +647,7 @@ func (l *ringLoop) readable(c *Conn, errno syscall.Errno) {
 		return // the next poll reports it again
 	}
 	n, more := l.receiveNow(c)
+	l.flow += n
 	k.wasFull = false
 	l.noteFlow(k, n >= l.server.opts.BufferSize)
 	k.mayHaveMore = more

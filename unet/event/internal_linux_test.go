@@ -108,6 +108,51 @@ func (s *Server) noneLeft(t *testing.T) {
 	})
 }
 
+// TestLooksForBulk counts the connections that send much, also after they have closed, and how often
+// a loop looks for more before it sleeps.
+func TestLooksForBulk(t *testing.T) {
+	needRing(t)
+	const size = 200 << 10
+	opened, all, got := make(chan *Conn, 1), make(chan bool, 1), 0
+	s := start(t, Handler{
+		OnOpen: func(c *Conn) { c.PauseRead(); opened <- c },
+		OnData: func(_ *Conn, p []byte) {
+			if got += len(p); got == size {
+				all <- true
+			}
+		},
+	}, Options{Mode: ModeRing, Loops: 1})
+	bulk := func() (n int) {
+		s.onLoops(t, func(l *loop) { n = l.d.(*ringLoop).bulk })
+		return n
+	}
+	c := dial(t, s)
+	if _, err := c.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "OnOpen", opened).ResumeRead()
+	receive(t, "all", all)
+	if n := bulk(); n != 1 {
+		t.Errorf("%d connections send much, want 1", n)
+	}
+	_ = c.Close()
+	await(t, "no connection sends much", func() bool { return bulk() == 0 })
+
+	s.onLoops(t, func(l *loop) {
+		r := l.d.(*ringLoop)
+		r.vain, r.skip = 0, 0
+		for _, want := range []int{1, 3, 7, 15, 31, 63, longestSkip, longestSkip} {
+			if r.spin() || r.skip != want {
+				t.Errorf("after a look in vain the loop sleeps %d times at once, want %d", r.skip, want)
+			}
+		}
+		r.hasInput.Store(true)
+		if !r.spin() || r.vain != 0 {
+			t.Error("a look does not notice input")
+		}
+	})
+}
+
 // TestLoopMovesToAnotherThread repeatedly makes the loop believe that it runs on another
 // thread than the one that armed the receives.
 func TestLoopMovesToAnotherThread(t *testing.T) {
