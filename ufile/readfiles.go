@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/reactor"
@@ -57,7 +58,8 @@ func ReadFiles(ctx context.Context, names []string, o ReadFilesOptions) iter.Seq
 // calls, and data that is not cached through the rings of the System. The error of one file does
 // not end the loop. When ctx ends, the files that were not read are yielded with an
 // error that wraps context.Cause(ctx), so that the loop sees every name once. If the loop is left
-// early, the operations in flight end first. The loop may run again, and reads again.
+// early, the operations in flight end first. An open that waits for the server of a file system, as
+// of FUSE or NFS, may hold up to 31 other files until then. The loop may run again, and reads again.
 //
 // A named pipe is read until its writers have closed it. Where a ring has opened it, the end of ctx
 // or of the loop ends that; otherwise a goroutine waits in open(2) until there is a writer.
@@ -115,8 +117,10 @@ type filesReader struct {
 	stopped bool // the loop has ended
 
 	// plain: files are not cached, or there are no rings: all goroutines take names. Rings are tried
-	// again when the names from again on are due and the last hot files were cached.
+	// again when the names from again on are due and the last hot files were cached. late batches take
+	// long.
 	plain bool
+	late  int
 	hot   int
 	again int
 	pause int // names without rings, the next time
@@ -140,6 +144,8 @@ const (
 	pauseMisses = 8   // such files in a batch
 	hotFiles    = 64  // cached files in succession that end the pause
 	bufferShare = 4   // the loop gives buffers back when it has a fourth of Options.Files
+
+	batchWait = 10 * time.Millisecond // after which rings pause; a batch usually takes 0.2 ms
 )
 
 func (s *System) newFilesReader(ctx context.Context, names []string, o ReadFilesOptions) (*filesReader, context.CancelFunc) {
@@ -189,6 +195,24 @@ func (r *filesReader) goPlain() {
 		r.goWork(nil)
 	}
 	r.room.Broadcast()
+}
+
+// goPause is goPlain for some names. The caller holds mu.
+func (r *filesReader) goPause() {
+	r.again = r.next + r.pause
+	r.pause *= 2
+	r.goPlain()
+}
+
+// isLate is called when a batch takes long. The open of a file waits for its server, such as one of FUSE or
+// NFS, also if the name is cached: in a ring one such file waits after the other, and with plain calls
+// at the same time. Until such a server answers, its file holds the others of the batch.
+func (r *filesReader) isLate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late++; !r.plain && r.namesLeft() {
+		r.goPause()
+	}
 }
 
 // result returns the next result, false after the last.
@@ -261,8 +285,9 @@ func (r *filesReader) work(ring *filesRing) {
 	}
 	for {
 		if ring != nil && r.takeBatch(ring) {
+			late := time.AfterFunc(batchWait, r.isLate)
 			l.f.cached.Add(ring.read())
-			r.finishBatch(ring)
+			r.finishBatch(ring, !late.Stop())
 			if ring.err != nil {
 				r.ringFailed()
 				ring.close()
@@ -364,7 +389,7 @@ func (r *filesReader) finish(d FileData, cached bool) {
 	if r.hot++; !cached {
 		r.hot = 0
 	}
-	if r.plain && r.hot >= hotFiles && r.next >= r.again {
+	if r.plain && r.hot >= hotFiles && r.next >= r.again && r.late == 0 {
 		r.plain = false
 		r.room.Broadcast()
 	}
@@ -379,9 +404,12 @@ func (r *filesReader) append(d FileData) {
 }
 
 // finishBatch appends what a ring has read, and passes the other files on.
-func (r *filesReader) finishBatch(ring *filesRing) {
+func (r *filesReader) finishBatch(ring *filesRing, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if late {
+		r.late--
+	}
 	missed := 0
 	for i := range ring.files {
 		f := &ring.files[i]
@@ -403,9 +431,7 @@ func (r *filesReader) finishBatch(ring *filesRing) {
 	switch {
 	case r.plain:
 	case missed >= pauseMisses && 2*missed > len(ring.files):
-		r.again = r.next + r.pause
-		r.pause *= 2
-		r.goPlain()
+		r.goPause()
 	default:
 		for ; r.rings > 1 && r.namesLeft(); r.rings-- {
 			r.goWork(new(filesRing))

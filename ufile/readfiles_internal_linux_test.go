@@ -26,7 +26,7 @@ func TestReadFilesPassedOnLate(t *testing.T) {
 	}
 	ring := new(filesRing)
 	ring.fill(0, []string{name})
-	r.finishBatch(ring)
+	r.finishBatch(ring, false)
 	r.mu.Lock()
 	read := r.takers > 0 || len(r.results) > 0
 	r.running-- // the one that was ending

@@ -20,6 +20,7 @@ const (
 	roleTests = "tests"  // runs the tests, in a mount namespace of its own
 	roleServe = "serve"  // serves; see Serve
 	roleReads = "silent" // reads silent files; see silentReader
+	roleFiles = "files"  // reads many files; see filesReader
 )
 
 // TestMain runs the tests in a mount namespace of their own, so that nothing stays mounted if they
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 		}
 	case roleReads:
 		silentReader(os.Args[len(os.Args)-2], os.Args[len(os.Args)-1])
+	case roleFiles:
+		filesReader(os.Args[1:])
 	case roleTests:
 		os.Exit(m.Run())
 	default:

@@ -34,6 +34,7 @@ var Kinds = []string{
 	"plain",
 	"slow",    // returns after Delay
 	"silent",  // does not return before it is released
+	"mute",    // does not return from open before it is released
 	"short",   // returns half of the requested bytes
 	"growing", // grows by 1000 bytes with each read
 	"eio",     // fails from byte 65 536 on
@@ -185,6 +186,9 @@ func (n *node) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 }
 
 func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if n.kind == "mute" {
+		n.wait()
+	}
 	if n.cached {
 		return nil, 0, 0
 	}

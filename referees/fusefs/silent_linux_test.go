@@ -114,6 +114,64 @@ func TestSilentFilesBelowOverlay(t *testing.T) {
 	}
 }
 
+// TestReadFilesBesideSilentOpens reads files of which two do not return from open, one of them in the
+// first batch of a ring: only the files of their batches wait. It uses another process, because ufile
+// uses package os in a process whose files "go test" records.
+func TestReadFilesBesideSilentOpens(t *testing.T) {
+	c := mountFUSE(t)
+	if err := c.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	const batch, files = 32, 2000
+	dir, names := tmpfs(t), make([]string, files)
+	for i := range names {
+		names[i] = filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(names[i], []byte(names[i]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range []int{5, 1000} {
+		names[i] = c.Path("cached", "mute", strconv.Itoa(i))
+		if _, err := os.Stat(names[i]); err != nil { // so that the kernel knows the name
+			t.Fatal(err)
+		}
+	}
+	child, in, out := start(t, roleFiles, names...)
+	defer in.Close()
+	defer out.Close()
+	defer child.Wait()
+	release := func() {
+		if err := c.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	timer := time.AfterFunc(ringtest.Patience, func() { t.Error("the other files wait"); release() })
+	n := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if text := lines.Text(); text != "read" {
+			t.Error(text)
+		}
+		if n++; n == files-2*batch && timer.Stop() {
+			release()
+		}
+	}
+	if n != files {
+		t.Errorf("%d files", n)
+	}
+}
+
+// filesReader is the process of TestReadFilesBesideSilentOpens. The content of a file in memory is its
+// name.
+func filesReader(names []string) {
+	for d := range ufile.ReadFiles(context.Background(), names, ufile.ReadFilesOptions{}) {
+		if d.Err != nil || string(d.Data) != d.Name && len(d.Data) != Size {
+			fmt.Printf("%s: %d bytes, %v\n", d.Name, len(d.Data), d.Err)
+			continue
+		}
+		fmt.Println("read")
+	}
+}
+
 // silent runs silentReader and checks its results.
 func silent(t *testing.T, c *Control, mode, prefix string, all bool) {
 	if err := c.Hold(); err != nil {
