@@ -23,53 +23,6 @@ func (l *Log) commit(g *group) error {
 	return l.sync()
 }
 
-// write writes the records of a group after the last record.
-func (l *Log) write(g *group) error {
-	g.pos = Position{Segment: l.seg.index, Offset: l.off, Seq: l.seq}
-	b, n := g.encode(l.buf, l.seg.seed, l.synced)
-	if g.copies() {
-		l.buf = b
-	}
-	if err := writeFull(l.file, b, l.off); err != nil {
-		return err
-	}
-	l.off += int64(len(b))
-	l.seq += n
-	return nil
-}
-
-// zeros is the unit in which zeros are written ahead of the records.
-var zeros [64 << 10]byte
-
-// aheadFactor is how many times larger than a group Ahead must be. Otherwise writing the
-// zeros costs more than the cheaper syncs save.
-const aheadFactor = 8
-
-// extend writes zeros after the records; see [Options.Ahead]. When the disk is full, it
-// stops doing so.
-func (l *Log) extend(group int64) error {
-	if l.off <= l.written {
-		return nil
-	}
-	l.written = l.off
-	if group > l.ahead/aheadFactor {
-		return nil
-	}
-	to := min(l.off+l.ahead, l.opts.SegmentSize)
-	for l.written < to {
-		n := min(int64(len(zeros)), to-l.written)
-		if err := writeFull(l.file, zeros[:n], l.written); err != nil {
-			if !noSpace(err) {
-				return err
-			}
-			l.ahead, l.written = 0, l.off
-			return l.file.Truncate(l.off)
-		}
-		l.written += n
-	}
-	return nil
-}
-
 // sync makes the segment durable. The caller leads.
 func (l *Log) sync() error {
 	start := time.Now()
@@ -107,7 +60,7 @@ func (l *Log) rotate() error {
 		return err
 	}
 	l.seg, l.file = g, f
-	l.off, l.synced, l.written = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize
+	l.off, l.synced, l.written, l.block = segmentHeaderSize, segmentHeaderSize, segmentHeaderSize, 0
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,6 +82,7 @@ func (l *Log) seal(next segment) error {
 			return err
 		}
 	}
+	l.through()
 	if l.seg.version > 1 {
 		if err := l.before.end(l.file, l.off, next.index, next.firstSeq); err != nil {
 			return err

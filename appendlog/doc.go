@@ -30,9 +30,10 @@
 //
 // # How it writes
 //
-// The leader writes a group of records through the page cache, over zeros that were
-// written in advance, and calls fdatasync. docs/appendlog.md describes the format and the
-// designs that were measured.
+// The leader writes a group of records over zeros that were written in advance, and calls
+// fdatasync. On ext4 and XFS it writes past the page cache (O_DIRECT), so what is read soon
+// after it was appended comes from the disk. docs/appendlog.md describes the format and
+// the designs that were measured.
 //
 // # Where it runs
 //

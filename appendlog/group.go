@@ -95,10 +95,9 @@ func storedSize(n int) int {
 func (g *group) copies() bool { return len(g.large) > 0 || g.withdrawn }
 
 // encode completes the records for g.pos in a segment that is durable up to an offset. It returns
-// them, in out if g.copies, and their number.
+// them, behind the content of out if that is not nil, and their number. out may be nil unless g.copies.
 func (g *group) encode(out []byte, seed uint32, durable int64) (b []byte, records uint64) {
-	copies, large := g.copies(), g.large
-	out = out[:0]
+	copies, large := out != nil, g.large
 	g.durable = durable
 	place := g.pos
 	for in := g.buf; len(in) > 0; {

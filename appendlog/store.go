@@ -225,6 +225,8 @@ func (f *dirFile) Sync(full bool) error {
 	return nil
 }
 
+func (f *dirFile) Direct(on bool) bool { return sys.SetDirect(f.fd, on, loghook.BlockSize) }
+
 func (f *dirFile) Uncache() { sys.Uncache(f.fd) }
 
 func (f *dirFile) TryLock() (bool, error) {

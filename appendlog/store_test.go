@@ -15,9 +15,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/ringside-io/ringside/internal/loghook"
+	"github.com/ringside-io/ringside/internal/sys"
 	"github.com/ringside-io/ringside/internal/testing/powercut"
+	"github.com/ringside-io/ringside/internal/testing/ringtest"
 )
 
 // memStore is a directory in memory on a simulated disk, whose power can be cut. It fails
@@ -29,6 +33,7 @@ type memStore struct {
 	fault   func(memCall) memFault
 	calls   map[string]int // by operation
 	gateErr error          // the results of syncs that a gate releases
+	direct  bool           // files can bypass the page cache
 }
 
 // memCall is a call that can be made to fail.
@@ -52,10 +57,14 @@ type memFile struct {
 	name   string
 	number int // on the disk
 	data   []byte
+	direct bool
 }
 
+// memDirect is memStore.direct of new stores.
+var memDirect bool
+
 func newMemStore() *memStore {
-	return &memStore{live: map[string]*memFile{}, calls: map[string]int{}}
+	return &memStore{live: map[string]*memFile{}, calls: map[string]int{}, direct: memDirect}
 }
 
 // call counts an operation and returns its fault, if any. The caller holds mu.
@@ -179,6 +188,10 @@ func (f *memFile) op(name string) string {
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
+	const block = loghook.BlockSize
+	if f.direct && (off%block != 0 || len(p)%block != 0 || !sys.Aligned(p, block)) {
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: syscall.EINVAL}
+	}
 	fault := f.store.call(f.op("write"), f.name, len(p))
 	if fault.err != nil || fault.written > 0 {
 		p = p[:min(fault.written, len(p))]
@@ -226,6 +239,13 @@ func (f *memFile) Sync(bool) error {
 
 func (f *memFile) Uncache() {}
 
+func (f *memFile) Direct(on bool) bool {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	f.direct = on && f.store.direct
+	return f.direct
+}
+
 func (f *memFile) TryLock() (bool, error) { return true, nil }
 
 func (f *memFile) Check() error {
@@ -246,6 +266,7 @@ func (f *memFile) Size() (int64, error) {
 func (f *memFile) Close() error {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
+	f.direct = false // of the open file, which this store does not tell from the file
 	return f.store.call("close", f.name, 0).err
 }
 
@@ -279,6 +300,7 @@ func (s *memStore) restart() *memStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := newMemStore()
+	t.direct = s.direct
 	t.disk.Ops, t.disk.Files = slices.Clone(s.disk.Ops), slices.Clone(s.disk.Files)
 	for name, f := range s.live {
 		t.live[name] = &memFile{store: t, name: name, number: f.number, data: bytes.Clone(f.data)}
@@ -351,6 +373,61 @@ func numbered(prefix string, n int) []string {
 	return s
 }
 
+// TestPastThePageCache runs tests again with files whose writes bypass the page cache, in whole blocks.
+func TestPastThePageCache(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	memDirect = true
+	t.Cleanup(func() { memDirect = false })
+	for name, test := range map[string]func(*testing.T){
+		"accept": TestAcceptEveryDamage, "accept after a kill": TestKillThenPowerCutAcceptingLoss,
+		"damage": TestDamageAgain, "faults": TestFaults, "power cuts": TestPowerCuts, "every power cut": TestEveryPowerCut,
+		"kill": TestKillThenPowerCut, "failed disk": TestFailedDisk, "concurrent": TestConcurrent, "withdraw": TestWithdrawFromGroup,
+		"ahead": TestAheadIsWrittenOnce, "disk full": TestDiskFullAhead, "failed sync": TestRecoverAfterFailedSync,
+		"rotate": TestRotateUnderLoad, "trim": TestTrim, "trim interrupted": TestTrimInterrupted, "beside": TestReadBesideEverything,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// TestBlocks appends records of sizes around that of a block, one by one and in groups, and reads them, from the
+// log and after it was opened again. Each write must be of whole blocks.
+func TestBlocks(t *testing.T) {
+	ringtest.AsksNoKernel(t)
+	const block = loghook.BlockSize
+	sizes := []int{0, 1, block - recordHeaderSize - 8, block - recordHeaderSize, block, block + 1, 3 * block, 1, 2, 70 << 10, 5}
+	for _, ahead := range []int{block, 3 * block / 2, 1 << 20} {
+		s := newMemStore()
+		s.direct = true
+		o := Options{Ahead: ahead, SegmentSize: 128 << 10}
+		var want []string
+		for i := range 3 {
+			a := openMem(t, s, o)
+			for j, n := range sizes {
+				p := strings.Repeat(string(rune('a'+j)), n)
+				want = append(want, p, p)
+				put(t, a, p)
+				if !s.live[segmentName("", a.End().Segment)].direct {
+					t.Fatalf("ahead %d, round %d: writes pass through the page cache", ahead, i)
+				}
+				if _, err := a.AppendBatch([][]byte{[]byte(p)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := contents(t, a); !slices.Equal(got, want) {
+				t.Errorf("ahead %d, round %d: wrong records", ahead, i)
+			}
+			if i == 1 {
+				s = s.restart()
+				continue
+			}
+			mustClose(t, a)
+			if f := s.live[segmentName("", a.End().Segment)]; int64(len(f.data)) != a.End().Offset {
+				t.Errorf("ahead %d, round %d: the closed segment has %d bytes, want %d", ahead, i, len(f.data), a.End().Offset)
+			}
+		}
+	}
+}
+
 // TestStoreIsOneStore makes the calls on which a Log relies on the directory and on its
 // model in memory.
 func TestStoreIsOneStore(t *testing.T) {
@@ -358,7 +435,7 @@ func TestStoreIsOneStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]segmentStore{"dir": dir, "mem": newMemStore()} {
+	for name, s := range map[string]segmentStore{"dir": dir, "mem": newMemStore(), "direct": &memStore{live: map[string]*memFile{}, calls: map[string]int{}, direct: true}} {
 		t.Run(name, func(t *testing.T) { testStore(t, s) })
 	}
 }
@@ -384,6 +461,27 @@ func testStore(t *testing.T, s segmentStore) {
 	b := make([]byte, 10)
 	if n, err := f.ReadAt(b, 0); n != 6 || err != io.EOF || string(b[:n]) != "\x00\x00\x00hel" {
 		t.Errorf("ReadAt = %q, %v", b[:n], err)
+	}
+	if f.Direct(true) {
+		b := sys.AlignedBytes(loghook.BlockSize, loghook.BlockSize)
+		copy(b, "blocks")
+		check("write of a block", writeFull(f, b, loghook.BlockSize))
+		for what, err := range map[string]error{
+			"offset": writeFull(f, b, 512+1), "length": writeFull(f, b[:100], 0),
+		} {
+			if !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("direct write with a wrong %s: %v", what, err)
+			}
+		}
+		if f.Direct(false) {
+			t.Error("writes still bypass the page cache")
+		}
+		if n, err := f.ReadAt(b[:6], loghook.BlockSize); n != 6 || err != nil || string(b[:6]) != "blocks" {
+			t.Errorf("ReadAt = %q, %v", b[:n], err)
+		}
+		check("write of a byte", writeFull(f, []byte("x"), 1))
+	} else {
+		t.Log("this file system does not bypass the page cache")
 	}
 	check("close", f.Close())
 	check("rename", s.Rename("one", "two"))

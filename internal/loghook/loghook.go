@@ -6,6 +6,9 @@ package loghook
 
 import "io"
 
+// BlockSize is the unit of writes that bypass the page cache.
+const BlockSize = 4 << 10
+
 // File is a file of a log. Tests use implementations that fail or lose power.
 type File interface {
 	io.ReaderAt
@@ -13,6 +16,10 @@ type File interface {
 	io.Closer
 	Size() (int64, error)
 	Truncate(size int64) error
+	// Direct makes writes bypass the page cache, or pass through it again, and reports whether
+	// they bypass it. Then each write is of whole blocks of BlockSize bytes, from memory
+	// whose address is a multiple of it.
+	Direct(on bool) bool
 	// Sync makes the content of the file durable; if full is set, its times as well.
 	Sync(full bool) error
 	// Uncache makes the next reads return what the disk has, if it can.

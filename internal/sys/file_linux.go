@@ -88,6 +88,29 @@ func Uncache(fd int) {
 	_ = retry(func() error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
 }
 
+// SetDirect sets or clears O_DIRECT of an open file, and reports whether it is set. It sets it only where
+// writes of whole blocks of that size are known to bypass the page cache.
+func SetDirect(fd int, on bool, block uint32) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return false
+	}
+	if !on {
+		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^unix.O_DIRECT) // cannot fail
+		return false
+	}
+	if t := FileSystem(fd); t != FSExt4 && t != FSXFS {
+		return false
+	}
+	var st StatxBuf
+	if Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st) == nil && st.Mask&unix.STATX_DIOALIGN != 0 &&
+		(st.Dio_offset_align == 0 || st.Dio_offset_align > block || st.Dio_mem_align > block) { // (Linux 6.1)
+		return false
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_DIRECT)
+	return err == nil
+}
+
 // LockRange locks a part of a file for its open file description (F_OFD_SETLK,
 // F_OFD_SETLKW). mode is as in [Flock]. Without wait the error is EAGAIN when another
 // open file description holds a lock on it.

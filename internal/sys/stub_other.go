@@ -102,6 +102,9 @@ func Fdatasync(int) error { return noSys }
 // SyncFileRange returns ENOSYS.
 func SyncFileRange(int, int64, int64, int) error { return noSys }
 
+// SetDirect does nothing.
+func SetDirect(int, bool, uint32) bool { return false }
+
 // Uncache does nothing.
 func Uncache(int) {}
 
