@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ringside-io/ringside/internal/loghook"
 	"github.com/ringside-io/ringside/internal/sys"
@@ -50,6 +52,8 @@ type dirStore struct {
 	root   *os.Root
 	handle *os.File // of the directory
 	fd     int      // of the handle
+	dated  bool     // each change of an entry sets the directory's time
+	empty  [1]byte  // an empty name, for statx
 	old    segmentFile
 }
 
@@ -80,6 +84,10 @@ func openDirStore(dir string, perm fs.FileMode) (*dirStore, error) {
 	if err != nil {
 		s.Close()
 		return nil, err
+	}
+	switch sys.FileSystem(s.fd) {
+	case sys.FSExt4, sys.FSXFS, sys.FSBtrfs:
+		s.dated = true
 	}
 	return s, nil
 }
@@ -299,6 +307,8 @@ type identity struct {
 	ino        uint64
 	major, min uint32
 	st         sys.StatxBuf
+	settled    int64 // the time of the directory at which the name referred to the file; 0 if unknown
+	again      int64 // until then the directory's time is not asked for
 }
 
 // identify notes the identity of an open file.
@@ -312,14 +322,40 @@ func (f *dirFile) identify() error {
 	return nil
 }
 
+// settles is the time after which another change of a directory has another time: more than a
+// tick of the clock from which the kernel takes it.
+const settles = int64(100 * time.Millisecond)
+
 // Check returns an error if the file's name no longer refers to this file. It does
-// not allocate, because it is called for each group.
+// not allocate, because it is called for each group. A look at the directory's time takes half as
+// long as one at the name, and is enough while that time stays the same.
 func (f *dirFile) Check() error {
-	if f.ino != 0 && sys.StatxAt(f.store.fd, &f.path[0], sys.AtNoFollow, sys.StatxIno, &f.st) == nil &&
-		f.st.Ino == f.ino && f.st.Dev_major == f.major && f.st.Dev_minor == f.min {
-		return nil
+	now, changed := time.Now().UnixNano(), int64(0)
+	if now >= f.again {
+		if changed = f.store.changed(&f.st); changed != 0 && changed == f.settled {
+			return nil
+		}
+		if f.again, f.settled = changed+settles, 0; changed == 0 {
+			f.again = math.MaxInt64
+		}
 	}
-	return f.compare()
+	if f.ino == 0 || sys.StatxAt(f.store.fd, &f.path[0], sys.AtNoFollow, sys.StatxIno, &f.st) != nil ||
+		f.st.Ino != f.ino || f.st.Dev_major != f.major || f.st.Dev_minor != f.min {
+		return f.compare()
+	}
+	if changed != 0 && f.again < now {
+		f.settled = changed
+	}
+	return nil
+}
+
+// changed returns the time of the last change of an entry of the directory, in nanoseconds, or 0 if
+// the directory's times do not tell.
+func (s *dirStore) changed(st *sys.StatxBuf) int64 {
+	if !s.dated || sys.StatxAt(s.fd, &s.empty[0], sys.AtEmptyPath, sys.StatxCtime, st) != nil || st.Ctime.Nsec == 0 {
+		return 0 // whole seconds do not
+	}
+	return st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec)
 }
 
 // pathError returns an error with the path of the log.

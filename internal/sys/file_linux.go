@@ -406,8 +406,11 @@ func Statx(dir int, name string, flags int, mask uint32, st *StatxBuf) error {
 	return retry(func() error { return unix.Statx(dir, name, flags, int(mask), st) })
 }
 
-// StatxIno asks [StatxAt] for the number of the inode.
-const StatxIno = unix.STATX_INO
+// What [StatxAt] is asked: for the number of the inode, and for the time of its last change.
+const (
+	StatxIno   = unix.STATX_INO
+	StatxCtime = unix.STATX_CTIME
+)
 
 // StatxAt is [Statx] of a name that ends with a zero byte. It allocates nothing.
 func StatxAt(dir int, name *byte, flags int, mask uint32, st *StatxBuf) error {

@@ -171,13 +171,17 @@ func AnswersCancelled(int) bool { return true }
 type StatxBuf struct {
 	Ino                  uint64
 	Dev_major, Dev_minor uint32
+	Ctime                struct {
+		Sec  int64
+		Nsec uint32
+	}
 }
 
 // OpenRegular returns -1.
 func OpenRegular(string, int) int { return -1 }
 
 // What [StatxAt] is asked, which means nothing here.
-const StatxIno, AtEmptyPath, AtNoFollow = 0, 0, 0
+const StatxIno, StatxCtime, AtEmptyPath, AtNoFollow = 0, 0, 0, 0
 
 // StatxAt returns ENOSYS.
 func StatxAt(int, *byte, int, uint32, *StatxBuf) error { return noSys }
