@@ -449,7 +449,7 @@ func (r *runner) duels(ctx context.Context, p *point, turn time.Duration, began 
 	each := leastStart
 	for n := 0; ; n++ {
 		left := time.Until(began.Add(share))
-		starts := min(mostStarts, max(leastStarts-p.starts, n+int(left/each)))
+		starts := min(mostStarts, n+max(leastStarts-p.starts, int(left/each)))
 		if r.timing.Pairs > 0 {
 			starts = r.timing.Pairs
 		} else if p.starts >= leastStarts && p.sure(r.suite) {
@@ -479,9 +479,13 @@ func (r *runner) duel(ctx context.Context, p *point, start int, turn time.Durati
 	began := time.Now()
 	players, whose, err := p.openAll(ctx, start)
 	defer func() {
-		for _, one := range players {
-			err = errors.Join(err, one.Close())
+		errs := append(make([]error, len(players)), err)
+		var closing sync.WaitGroup
+		for i, one := range players {
+			closing.Go(func() { errs[i] = one.Close() })
 		}
+		closing.Wait()
+		err = errors.Join(errs...)
 	}()
 	if err != nil {
 		return 0, err

@@ -27,7 +27,7 @@ func inTurn(i, pairs int, engines ...string) string {
 type slowPlayer struct {
 	name          string
 	start, turned int
-	closed        *int
+	closed        *atomic.Int32
 }
 
 func (p *slowPlayer) Turn(d time.Duration) (measure.Sample, error) {
@@ -40,15 +40,14 @@ func (p *slowPlayer) Turn(d time.Duration) (measure.Sample, error) {
 }
 
 func (p *slowPlayer) Close() error {
-	*p.closed++
+	p.closed.Add(1)
 	return nil
 }
 
 // TestDuels checks that engines take turns in several starts, that the samples know their start, and
 // that an engine that cannot take turns has one round for each start.
 func TestDuels(t *testing.T) {
-	closed := 0
-	var opened atomic.Int32
+	var opened, closed atomic.Int32
 	s := runner{suite: fileSuite, timing: Timing{Pairs: 3, Duration: 7 * time.Microsecond, Turn: time.Microsecond}, run: &report.Run{}}
 	s.timing.setDefaults()
 	p := point{
@@ -64,8 +63,8 @@ func TestDuels(t *testing.T) {
 			return &slowPlayer{name: name, start: pair / 3, closed: &closed}, nil
 		},
 	}
-	if err := s.measure(t.Context(), []point{p}); err != nil || opened.Load() != 6 || closed != 6 {
-		t.Fatalf("%v: %d opened, %d closed", err, opened.Load(), closed)
+	if err := s.measure(t.Context(), []point{p}); err != nil || opened.Load() != 6 || closed.Load() != 6 {
+		t.Fatalf("%v: %d opened, %d closed", err, opened.Load(), closed.Load())
 	}
 	series := s.run.Cells[0].Series
 	if a, b := len(series[0].Samples), len(series[1].Samples); a != 3*7 || b != 3*7 || len(series[2].Samples) != 3 {
@@ -243,6 +242,31 @@ func TestFailedCellIsSkipped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStartsAreEnoughForAVerdict checks that engines that take long to open are started often enough.
+func TestStartsAreEnoughForAVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRunner(fileSuite, Timing{Time: time.Minute}, nil, "")
+		s.stolen = nil
+		s.timing.setDefaults()
+		points := steadyPoints(1.1, 0.9, 1.2)
+		for i := range points {
+			open := points[i].open
+			points[i].open = func(ctx context.Context, engine string, start int) (measure.Player, error) {
+				time.Sleep(4 * time.Second)
+				return open(ctx, engine, start)
+			}
+		}
+		if err := s.measure(t.Context(), points); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range s.run.Cells {
+			if samples := c.Series[0].Samples; samples[len(samples)-1].Start < leastStarts-1 {
+				t.Errorf("cell %d: the last start is %d", i, samples[len(samples)-1].Start)
+			}
+		}
+	})
 }
 
 // TestSurePointsLeaveTheirTime checks that a comparison which is decided beyond doubt ends early, and that

@@ -132,7 +132,7 @@ func (s *sqliteRun) rows(points []sqlitePoint) []point {
 	for _, p := range points {
 		rows := map[string]sqliteSeries{}
 		q := &point{workload: p.work, params: p.params}
-		if t, ok := p.round.(*sqlitebench.Tenants); ok && t.Databases > 2 && !sqlitebench.UsesWAL(t.Journal) {
+		if t, ok := p.round.(*sqlitebench.Tenants); ok && t.Databases > 2 && !sqlitebench.UsesWAL(p.series[0].journal) {
 			q.turn = 100 * time.Millisecond // Group sync needs some 30 ms to find which syncs are faster.
 		}
 		for _, row := range p.series {

@@ -203,3 +203,15 @@ func TestSQLiteOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsOfTenants checks that turns are long only where group sync has to find what is faster.
+func TestTurnsOfTenants(t *testing.T) {
+	o := SQLiteOptions{Workloads: []string{TenantsWork}}.withDefaults()
+	for _, p := range (&sqliteRun{opts: o}).rows(o.points()) {
+		databases, _ := p.params.Number("databases")
+		long := databases > 2 && !sqlitebench.UsesWAL(p.params["journal"].(string))
+		if long != (p.turn == 100*time.Millisecond) || !long && p.turn != 0 {
+			t.Errorf("%s: turns of %v", &p, p.turn)
+		}
+	}
+}
