@@ -34,6 +34,9 @@ type state struct {
 	name string                  // that the file was opened by
 	file atomic.Pointer[os.File] // nil until it is needed; then it owns the descriptor
 	mu   sync.Mutex              // makes file
+
+	syncs syncs
+
 	// The counters share a cache line with the lock, which every operation
 	// touches anyway.
 	lock                  fdlock.Lock
@@ -201,21 +204,6 @@ func (f *File) WriteString(s string) (int, error) { return f.std().WriteString(s
 
 // Seek moves the file's position, like os.File.Seek.
 func (f *File) Seek(offset int64, whence int) (int64, error) { return f.std().Seek(offset, whence) }
-
-// Sync makes the file durable, like os.File.Sync. It is a plain fsync(2): a ring would
-// pass it to a worker thread, which is slower.
-func (f *File) Sync() error { return f.std().Sync() }
-
-// Datasync makes the content of the file durable, and the metadata that is needed to read
-// it, like fdatasync(2). The times of the file may be lost. Where a system has no such
-// call, Datasync is Sync. After an error of Datasync or Sync, assume that the content is
-// lost: a second call may return nil although nothing was written.
-func (f *File) Datasync() error {
-	if !sys.HaveFdatasync {
-		return f.Sync()
-	}
-	return f.control("fdatasync", sys.Fdatasync)
-}
 
 // SyncFileRange starts to write the dirty pages of n bytes at the offset off, or
 // waits until they are written, like sync_file_range(2) with the same flags. n = 0 means
