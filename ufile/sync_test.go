@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// TestSyncsAreShared holds maxSyncs syncs: of the calls that come meanwhile, one makes a sync for all,
-// with the strongest of their wishes, and all get its error.
+// TestSyncsAreShared holds manyCalls syncs: the calls that come meanwhile make one sync together, with the strongest of
+// their wishes, and all get its error. Later, single calls share no longer.
 func TestSyncsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s syncs
 		var calls atomic.Int32
 		var wg sync.WaitGroup
 		gate := make(chan struct{})
-		for range maxSyncs {
+		for range manyCalls {
 			wg.Go(func() {
 				if err := s.do(false, func(bool) error { calls.Add(1); <-gate; return nil }); err != nil {
 					t.Errorf("an unshared sync: %v", err)
@@ -43,19 +43,24 @@ func TestSyncsAreShared(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if n := calls.Load(); n != maxSyncs {
-			t.Errorf("%d syncs at a time, want %d", n, maxSyncs)
+		if n := calls.Load(); n != manyCalls {
+			t.Errorf("%d syncs at a time, want %d", n, manyCalls)
 		}
 		close(gate)
 		wg.Wait()
-		if n := calls.Load(); n != maxSyncs+1 {
-			t.Errorf("%d syncs for %d calls, want %d", n, maxSyncs+10, maxSyncs+1)
+		if n := calls.Load(); n != manyCalls+1 {
+			t.Errorf("%d syncs for %d calls, want %d", n, manyCalls+10, manyCalls+1)
 		}
-		if s.running != 0 || s.next != nil {
-			t.Errorf("%d syncs run at the end, and one waits: %v", s.running, s.next != nil)
+		for range fewInRow {
+			if !s.shares {
+				t.Error("calls share no longer, too early")
+			}
+			if err := s.do(false, func(bool) error { return nil }); err != nil {
+				t.Errorf("a sync after one that failed: %v", err)
+			}
 		}
-		if err := s.do(false, func(bool) error { return nil }); err != nil {
-			t.Errorf("a sync after one that failed: %v", err)
+		if s.running != 0 || s.next != nil || s.shares {
+			t.Errorf("at the end %d syncs run, one waits: %v, calls share: %v", s.running, s.next != nil, s.shares)
 		}
 	})
 }
