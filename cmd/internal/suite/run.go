@@ -24,6 +24,7 @@ import (
 	"github.com/ringside-io/ringside/cmd/internal/measure"
 	"github.com/ringside-io/ringside/cmd/internal/progress"
 	"github.com/ringside-io/ringside/cmd/internal/report"
+	"github.com/ringside-io/ringside/cmd/internal/workload"
 )
 
 // Timing is how long a suite measures. The options of all suites embed it.
@@ -300,13 +301,20 @@ func (r *runner) attempt(ctx context.Context, p *point, share time.Duration) err
 		return nil
 	case ctx.Err() != nil:
 		return err
-	case !late:
+	case !late && !drowned(err):
 		r.failed = append(r.failed, fmt.Errorf("%s: %w", p, err))
 		err = fmt.Errorf("failed: %w", err)
 	}
 	p.series = nil
 	r.skip(report.Skip{Workload: p.workload, Params: p.params, Reason: err.Error()})
 	return nil
+}
+
+// drowned reports whether a round of this process or of a worker returned
+// [workload.ErrFloor]. That error is caused by a busy machine, not by an engine.
+func drowned(err error) bool {
+	said, ok := errors.AsType[*measure.WorkerError](err)
+	return errors.Is(err, workload.ErrFloor) || ok && said.Said == workload.ErrFloor.Error()
 }
 
 // stopped is the error of a run that ended with its context when so many cells were measured.

@@ -212,6 +212,25 @@ func TestWatchNamesWhatFailed(t *testing.T) {
 	}
 }
 
+// TestWatchLeavesOutRoundsBelowTheFloor checks that a run continues, and does not fail, after a round that returned
+// ErrFloor, in this process or in a worker.
+func TestWatchLeavesOutRoundsBelowTheFloor(t *testing.T) {
+	for _, drowned := range []error{workload.ErrFloor, &measure.WorkerError{Said: workload.ErrFloor.Error(), Err: errors.New("exit status 1")}} {
+		w := newWatchWorld()
+		inner := w.Workers.Round
+		w.Workers.Round = func(ctx context.Context, j workload.Job) (measure.Sample, error) {
+			if j.Engine == "io_uring" && of[workload.Watch](j).Mode == watch.OneShot {
+				return measure.Sample{}, drowned
+			}
+			return inner(ctx, j)
+		}
+		run, err := Watch(t.Context(), WatchOptions{Timing: fiveRounds}, w.Env)
+		if err != nil || len(run.Cells) != 8 || len(run.Skipped) != 1 || !strings.Contains(run.Skipped[0].Reason, "--duration") {
+			t.Errorf("%d cells, skipped %v, %v", len(run.Cells), run.Skipped, err)
+		}
+	}
+}
+
 func TestWatchValidate(t *testing.T) {
 	for _, o := range []WatchOptions{
 		{Engines: []string{"auto"}}, {Engines: []string{"epoll", "epoll"}}, {Sources: []string{"sun"}}, {Modes: []string{"bevel"}},
