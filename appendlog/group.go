@@ -91,7 +91,7 @@ func storedSize(n int) int {
 	return int(recordSize(n))
 }
 
-// copies reports whether encode copies the records: if some were withdrawn or are not in g.buf.
+// copies reports whether encode has to copy the records: some were withdrawn, or are not in g.buf.
 func (g *group) copies() bool { return len(g.large) > 0 || g.withdrawn }
 
 // encode completes the records for g.pos in a segment that is durable up to an offset. It returns

@@ -34,9 +34,6 @@ type state struct {
 	name string                  // that the file was opened by
 	file atomic.Pointer[os.File] // nil until it is needed; then it owns the descriptor
 	mu   sync.Mutex              // makes file
-
-	syncs syncs
-
 	// The counters share a cache line with the lock, which every operation
 	// touches anyway.
 	lock                  fdlock.Lock
@@ -50,6 +47,8 @@ type state struct {
 	first                 atomic.Bool    // readFirst was called
 	polled                atomic.Bool    // os has found that it can be polled; known with the route
 	allowed               [2]atomic.Bool // by direction: positional calls are known to be allowed
+
+	syncs syncs // of Sync and Datasync
 }
 
 // Open opens a file for reading, like os.Open.
