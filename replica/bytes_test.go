@@ -119,7 +119,7 @@ func TestLargeEntriesStayOnDisk(t *testing.T) {
 // applies them again after a restart. A request has as much as it may have, not all of them.
 func TestLargeTransactions(t *testing.T) {
 	var most atomic.Int64
-	c := newCluster(t, 3, Options{around: func(n network) network { return measured{n, &most} }})
+	c := newCluster(t, 3, Options{Election: 3 * time.Second, around: func(n network) network { return measured{n, &most} }})
 	execAll(t, open(t, c.leader(), "db"), "CREATE TABLE t(x)")
 	away := c.followers()[0].ID()
 	c.stop(away)

@@ -293,7 +293,7 @@ func TestForwardedText(t *testing.T) {
 // this node knows another leader.
 // Promise: replica/forwarded-statement-sent
 func TestForwardedToDeadLeader(t *testing.T) {
-	c := newCluster(t, 3, Options{})
+	c := newCluster(t, 3, Options{Election: 3 * time.Second})
 	c.leader()
 	n := c.followers()[0]
 	for what, call := range map[string]func(*forwarded) error{

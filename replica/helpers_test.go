@@ -95,7 +95,10 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), addrs: make(map[string]string), nodes: make(map[string]*Node), base: o, bug: bug}
 	if c.base.Election == 0 {
-		c.base.Election = 3 * time.Second
+		c.base.Election = 10 * time.Second
+		if count == 1 { // it elects itself, see campaign
+			c.base.Election = time.Second
+		}
 	}
 	if c.base.hung == 0 { // beside other programs a disk takes longer for a write than a leader may wait
 		c.base.hung = patience
@@ -113,12 +116,30 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	for id := range c.addrs {
 		c.start(id)
 	}
+	c.campaign()
 	t.Cleanup(func() {
+		for _, n := range c.all() {
+			n.life.stop() // a leader that closes waits for a member that takes over
+		}
 		for id := range c.addrs {
 			c.stop(id)
 		}
 	})
 	return c
+}
+
+// campaign makes one node of a new cluster ask the others for votes, which it would do by itself after Options.Election. So that time
+// can be long: beside other programs a leader may not run for seconds.
+func (c *cluster) campaign() {
+	all := c.all()
+	if len(all) == 1 {
+		return // no member can ask it to; but it does not lose an election either
+	}
+	from, to := all[0], all[1]
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	if err := (base{from.wire.transport, from.wire}).TimeoutNow(raft.ServerID(to.ID()), raft.ServerAddress(to.Address()), request, new(raft.TimeoutNowResponse)); err != nil {
+		c.t.Logf("the first election is left to raft's timers: %v", err)
+	}
 }
 
 // crowded is how many times longer than on an idle machine a leader may not run, beside other programs.

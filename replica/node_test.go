@@ -200,7 +200,7 @@ func TestFailover(t *testing.T) {
 // allows it continue. A commit without an answer is later there as a whole or not at all.
 // Promise: replica/without-majority-writes
 func TestMajorityGone(t *testing.T) {
-	c := newCluster(t, 3, Options{})
+	c := newCluster(t, 3, Options{Election: 3 * time.Second})
 	leader := c.leader()
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")

@@ -297,7 +297,7 @@ func TestDeposedLeaderDoesNotAnswer(t *testing.T) {
 // TestRefusedFramesAreNoticed: frames of a refused commit that reach the file are noticed.
 // Promise: replica/tests-find-bug
 func TestRefusedFramesAreNoticed(t *testing.T) {
-	c := seededCluster(t, 3, Options{}, bugApplyRefused)
+	c := seededCluster(t, 3, Options{Election: 3 * time.Second}, bugApplyRefused)
 	leader := c.leader()
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(1)")
