@@ -18,11 +18,14 @@ import (
 //
 // While a socket is alone, its loop does not watch it. It returns to the loop when other
 // sockets are active too; see loop.othersActive.
+//
+// A socket with large messages waits alone as well, whatever other sockets do; see noteSize.
 type alone struct {
 	*netWait
 	file     netFile // another descriptor of the socket, which the netpoller watches
 	waits    int     // since another socket was active, at most aloneAfter; guarded by the socket's mu
 	recalled bool    // the socket must return to its loop; guarded by the socket's mu
+	large    bool    // the socket is alone for its large messages; guarded by the socket's mu
 
 	// Of a young socket, of which file is the only descriptor; see settle. The reader's.
 	reads int
@@ -141,6 +144,9 @@ func (s *sock) waitAlone(h *direction, buf []byte, try func(fd uintptr) bool) (d
 	a.waits = min(a.waits+1, aloneAfter)
 	h.state = parkedAlone
 	s.mu.Unlock()
+	if s.loop.starved.Load() {
+		s.loop.help() // like wait
+	}
 	defer s.endAlone(a, h) // try may panic
 
 	var err error
@@ -184,14 +190,85 @@ func (s *sock) endAlone(a *alone, h *direction) {
 	h.state = idle
 }
 
+const (
+	// A read of largeFrom bytes is one of a large message, unless it fills a buffer of streamFrom bytes
+	// or more. That is one of a stream, which loses some of its rate without the driver. The count
+	// of large messages then begins at afterStream: the reads of a stream between two that fill the
+	// buffer are fewer.
+	largeFrom   = 8 << 10
+	streamFrom  = 64 << 10
+	largeReads  = 16
+	afterStream = -100
+)
+
+// noteSize records that a read into a buffer of room bytes got n. The socket waits alone once it has
+// had largeReads more reads of large messages than others, until it is the reverse: copying such a
+// message takes longer than what a driver saves. The caller holds the turn.
+func (s *sock) noteSize(n, room int) {
+	before := s.large
+	switch {
+	case n == room && room >= streamFrom:
+		s.large = afterStream
+	case n >= largeFrom:
+		s.large = min(s.large+1, largeReads)
+	case s.large > 0:
+		s.large--
+	}
+	switch {
+	case s.large == before:
+	case s.large == largeReads:
+		s.stepAside()
+	case s.large <= 0 && before > 0:
+		s.stepBack()
+	}
+}
+
+// stepAside makes a socket with large messages wait alone. It is tried again later where calls help a
+// starved driver, and where many descriptors are in use, as it takes another.
+func (s *sock) stepAside() {
+	if s.loop.starved.Load() || !s.hasSpareFD() {
+		s.large = 0
+		return
+	}
+	s.leaveLoop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.alone; a != nil {
+		a.large, a.recalled = true, false
+	}
+}
+
+// stepBack reverses stepAside.
+func (s *sock) stepBack() {
+	s.mu.Lock()
+	a := s.alone
+	back := a != nil && a.large
+	if back {
+		a.large, a.recalled = false, true
+	}
+	s.mu.Unlock()
+	if back {
+		s.loop.table.offerAgain(s.key)
+	}
+}
+
+// hasSpareFD reports whether less than a quarter of the descriptors that the process may have are in
+// use, by the number of the socket's.
+func (s *sock) hasSpareFD() bool {
+	var limit syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	return err == nil && uint64(s.fd.Int()) < limit.Cur/4
+}
+
 // recall makes the socket return to its loop if it waited fewer than aloneAfter times since
-// the last call. It reports whether the socket returns, or had returned before.
+// the last call. It reports whether the socket returns, or had returned before, or is alone for its
+// large messages.
 func (s *sock) recall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offer(false)
 	a := s.alone
-	if a == nil {
+	if a == nil || a.large {
 		return true
 	}
 	if a.waits >= aloneAfter {
@@ -215,6 +292,16 @@ func (l *loop) offerAlone(key uint64) {
 	if s := t.find(key); s != nil {
 		t.alone = key
 		s.offer(true)
+	}
+}
+
+// offerAgain records that the socket of the key, if it is the one that may wait alone, returns to its
+// loop by itself.
+func (t *table) offerAgain(key uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.alone == key {
+		t.alone = 0
 	}
 }
 

@@ -91,6 +91,7 @@ func (c *conn) read(p []byte) (int, error) {
 				sys.RaceWrite(p[:n])
 				sys.RaceAcquire(&wire)
 				c.afterReceive(n, len(p), errno)
+				c.noteSize(n, len(p))
 				return n, callError("read", errno)
 			}
 		}
@@ -101,6 +102,7 @@ func (c *conn) read(p []byte) (int, error) {
 		if received {
 			sys.RaceAcquire(&wire)
 			n, errno := split(c.in.res)
+			c.noteSize(n, len(p))
 			return n, callError("read", errno)
 		}
 	}

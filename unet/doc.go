@@ -18,8 +18,8 @@
 // sleeps. After polls without events it polls less often. A sleeping driver uses neither
 // a processor nor a thread. If computing goroutines occupy every P, calls that are about
 // to wait do the driver's work. While a driver has only one active socket, the calls of
-// that socket wait in Go's netpoller, as in package net. The socket needs a second
-// descriptor for that.
+// that socket wait in Go's netpoller, as in package net. So do those of a socket whose
+// messages have 8 KiB or more. A socket needs a second descriptor for that.
 //
 // A datagram socket stays a socket of package net and has no driver. One reader empties
 // one socket, so there is no work to share. A [BatchConn] receives and sends several

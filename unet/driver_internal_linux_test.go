@@ -248,6 +248,143 @@ func TestSingleConnectionWaitsAlone(t *testing.T) {
 	}
 }
 
+// exchangeLarge sends n bytes from peer to c and back.
+func exchangeLarge(t *testing.T, c, peer net.Conn, n int) {
+	t.Helper()
+	sent := make([]byte, n)
+	for i := range sent {
+		sent[i] = byte(i*7 + i>>8)
+	}
+	written := make(chan error, 1)
+	go func() { _, err := peer.Write(sent); written <- err }()
+	room := make([]byte, n+1) // see exchange
+	if _, err := io.ReadAtLeast(c, room, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, err := c.Write(room[:n]); written <- err }()
+	got := make([]byte, n)
+	if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
+		t.Fatalf("the answer differs, error %v", err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLargeMessagesWaitAlone exchanges large messages on two connections and small ones on a third. The
+// two wait in the netpoller although others are active, and return when their messages are small.
+// Promise: unet/large-messages-driver
+func TestLargeMessagesWaitAlone(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := "127.0.0.1:0"
+			if network == "unix" {
+				addr = t.TempDir() + "/s"
+			}
+			l, err := s.Listen(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			c, peer := soloPair(t, s, l)
+			d, peerOfD := soloPair(t, s, l)
+			e, peerOfE := soloPair(t, s, l)
+			all := func(n int) {
+				exchangeLarge(t, c, peer, n)
+				exchangeLarge(t, d, peerOfD, n)
+				exchange(t, e, peerOfE)
+			}
+			for end := time.Now().Add(time.Minute); !isAlone(c) || !isAlone(d); all(16 << 10) {
+				if time.Now().After(end) {
+					t.Fatal("connections with large messages do not wait alone")
+				}
+			}
+			before := s.Stats().Passes
+			for range 200 {
+				exchangeLarge(t, c, peer, 16<<10)
+				exchangeLarge(t, d, peerOfD, 16<<10)
+			}
+			if passes := s.Stats().Passes - before; passes > 2 { // passes of earlier events
+				t.Errorf("the driver made %d passes for connections that wait alone", passes)
+			}
+			for end := time.Now().Add(time.Minute); isAlone(c) || isAlone(d) || isAlone(e); all(100) {
+				if time.Now().After(end) {
+					t.Fatal("connections wait alone with small messages while others are active")
+				}
+			}
+			for end := time.Now().Add(time.Minute); !isAlone(c); exchangeLarge(t, c, peer, 100) {
+				if time.Now().After(end) {
+					t.Fatal("a connection that is the only active one does not wait alone again")
+				}
+			}
+		})
+	}
+}
+
+// TestWhichReadsAreLarge tells a connection the lengths of reads. Those of a stream do not make it wait
+// alone, nor do large messages while few descriptors are left.
+func TestWhichReadsAreLarge(t *testing.T) {
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := settled(t, s)
+	reads := func(times, n, room int) {
+		c.rd.turn.Lock()
+		defer c.rd.turn.Unlock()
+		for range times {
+			c.noteSize(n, room)
+		}
+	}
+	if reads(1000, largeFrom-1, streamFrom); isAlone(c) {
+		t.Error("small messages make it wait alone")
+	}
+	if reads(1000, streamFrom, streamFrom); isAlone(c) {
+		t.Error("a stream makes it wait alone")
+	}
+	if reads(-afterStream, largeFrom, streamFrom); isAlone(c) {
+		t.Errorf("a stream with %d reads that do not fill the buffer makes it wait alone", -afterStream)
+	}
+	if reads(largeReads-1, largeFrom, largeFrom); isAlone(c) {
+		t.Errorf("%d large messages make it wait alone", largeReads-1)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	lower := was
+	lower.Cur = uint64(4 * c.fd.Int())
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	reads(1, largeFrom, largeFrom)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if isAlone(c) {
+		t.Error("it waits alone, with a second descriptor, although a quarter of the descriptors are in use")
+	}
+	if reads(largeReads, streamFrom, streamFrom+1); !isAlone(c) {
+		t.Error("large messages do not make it wait alone")
+	}
+	if !c.recall() || !isAlone(c) {
+		t.Error("other active connections recall a connection with large messages")
+	}
+	if reads(largeReads-1, 1, 2); !isAlone(c) {
+		t.Errorf("it is recalled after %d small messages", largeReads-1)
+	}
+	if reads(1, 1, 2); isAlone(c) {
+		t.Errorf("it is not recalled after %d small messages", largeReads)
+	}
+}
+
 // awaitParked waits until a call waits in a direction of a socket, in that state. then, if it is not nil, is called
 // with the socket's mutex.
 func awaitParked(t *testing.T, s *sock, h *direction, state waitState, then func()) {

@@ -25,6 +25,7 @@ type sock struct {
 	mu       sync.Mutex
 	closing  bool // guarded by mu
 	watchOut bool // guarded by mu: events of writing are watched
+	large    int8 // see noteSize; the reader's
 	// moreLikely is set when more data may follow a short receive: the peer has
 	// closed or failed, the socket keeps message boundaries, or other code has used
 	// the descriptor.
