@@ -192,33 +192,41 @@ func (s *sock) endAlone(a *alone, h *direction) {
 
 const (
 	// A read of largeFrom bytes is one of a large message, unless it fills a buffer of streamFrom bytes
-	// or more. That is one of a stream, which loses some of its rate without the driver. The count
-	// of large messages then begins at afterStream: the reads of a stream between two that fill the
-	// buffer are fewer.
-	largeFrom   = 8 << 10
-	streamFrom  = 64 << 10
-	largeReads  = 16
-	afterStream = -100
+	// or more. That is one of a stream, which loses some of its rate without the driver. So does a
+	// connection whose reads deadlines end, as net/http does with one for each request. The count of
+	// large messages then begins at staysLong: the reads between two of these are fewer.
+	largeFrom  = 8 << 10
+	streamFrom = 64 << 10
+	largeReads = 16
+	staysLong  = -100
 )
 
 // noteSize records that a read into a buffer of room bytes got n. The socket waits alone once it has
 // had largeReads more reads of large messages than others, until it is the reverse: copying such a
 // message takes longer than what a driver saves. The caller holds the turn.
 func (s *sock) noteSize(n, room int) {
-	before := s.large
 	switch {
 	case n == room && room >= streamFrom:
-		s.large = afterStream
+		s.countLarge(staysLong)
 	case n >= largeFrom:
-		s.large = min(s.large+1, largeReads)
+		s.countLarge(min(s.large+1, largeReads))
 	case s.large > 0:
-		s.large--
+		s.countLarge(s.large - 1)
 	}
+}
+
+// noteExpired records that a deadline has ended a read. The caller holds the turn.
+func (s *sock) noteExpired() { s.countLarge(staysLong) }
+
+// countLarge sets the count of large messages, and makes the socket wait alone or with its driver.
+func (s *sock) countLarge(n int8) {
+	before := s.large
+	s.large = n
 	switch {
-	case s.large == before:
-	case s.large == largeReads:
+	case n == before:
+	case n == largeReads:
 		s.stepAside()
-	case s.large <= 0 && before > 0:
+	case n <= 0 && before > 0:
 		s.stepBack()
 	}
 }
@@ -226,6 +234,12 @@ func (s *sock) noteSize(n, room int) {
 // stepAside makes a socket with large messages wait alone. It is tried again later where calls help a
 // starved driver, and where many descriptors are in use, as it takes another.
 func (s *sock) stepAside() {
+	s.mu.Lock()
+	aside := s.alone != nil && s.alone.large // and has had some smaller messages since
+	s.mu.Unlock()
+	if aside {
+		return
+	}
 	if s.loop.starved.Load() || !s.hasSpareFD() {
 		s.large = 0
 		return

@@ -78,6 +78,9 @@ func (c *conn) read(p []byte) (int, error) {
 	}
 	for {
 		if err := c.check(h); err != nil {
+			if err == os.ErrDeadlineExceeded {
+				c.noteExpired()
+			}
 			return 0, err
 		}
 		if h.ready.Load() && h.ready.Swap(false) {

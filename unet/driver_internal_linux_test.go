@@ -349,8 +349,8 @@ func TestWhichReadsAreLarge(t *testing.T) {
 	if reads(1000, streamFrom, streamFrom); isAlone(c) {
 		t.Error("a stream makes it wait alone")
 	}
-	if reads(-afterStream, largeFrom, streamFrom); isAlone(c) {
-		t.Errorf("a stream with %d reads that do not fill the buffer makes it wait alone", -afterStream)
+	if reads(-staysLong, largeFrom, streamFrom); isAlone(c) {
+		t.Errorf("a stream with %d reads that do not fill the buffer makes it wait alone", -staysLong)
 	}
 	if reads(largeReads-1, largeFrom, largeFrom); isAlone(c) {
 		t.Errorf("%d large messages make it wait alone", largeReads-1)
@@ -377,11 +377,37 @@ func TestWhichReadsAreLarge(t *testing.T) {
 	if !c.recall() || !isAlone(c) {
 		t.Error("other active connections recall a connection with large messages")
 	}
+	aside := c.alone
+	reads(1, 1, 2)
+	if reads(1, largeFrom, largeFrom+1); c.alone != aside {
+		t.Error("it steps aside again after a small message")
+	}
 	if reads(largeReads-1, 1, 2); !isAlone(c) {
 		t.Errorf("it is recalled after %d small messages", largeReads-1)
 	}
 	if reads(1, 1, 2); isAlone(c) {
 		t.Errorf("it is not recalled after %d small messages", largeReads)
+	}
+	expire := func() {
+		t.Helper()
+		if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reads(largeReads, largeFrom, largeFrom); !isAlone(c) {
+		t.Error("large messages do not make it wait alone again")
+	}
+	if expire(); isAlone(c) {
+		t.Error("a read that a deadline ended does not recall it")
+	}
+	if reads(-staysLong, largeFrom, largeFrom); isAlone(c) {
+		t.Errorf("%d large messages after a read that a deadline ended make it wait alone", -staysLong)
 	}
 }
 
