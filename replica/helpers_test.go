@@ -116,7 +116,9 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 	for id := range c.addrs {
 		c.start(id)
 	}
-	c.campaign()
+	if o.Election == 0 {
+		c.campaign()
+	}
 	t.Cleanup(func() {
 		for _, n := range c.all() {
 			n.life.stop() // a leader that closes waits for a member that takes over
@@ -129,7 +131,7 @@ func startCluster(t testing.TB, count int, o Options, bug testBug) *cluster {
 }
 
 // campaign makes one node of a new cluster ask the others for votes, which it would do by itself after Options.Election. So that time
-// can be long: beside other programs a leader may not run for seconds.
+// can be long: beside other programs a leader may not run for seconds. Tests of elections set Options.Election, and wait.
 func (c *cluster) campaign() {
 	all := c.all()
 	if len(all) == 1 {
