@@ -192,6 +192,25 @@ func isAlone(c net.Conn) bool {
 	return s.alone != nil && !s.alone.recalled
 }
 
+// soloListener returns a System with one driver, and a listener of it.
+func soloListener(t *testing.T, network string) (*System, net.Listener) {
+	t.Helper()
+	s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = t.TempDir() + "/s"
+	}
+	l, err := s.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return s, l
+}
+
 // TestSingleConnectionWaitsAlone exchanges messages on one connection, which does not need
 // the driver. When another connection is as active, both return to the driver. A third
 // connection that is less active has no effect on one that waits alone.
@@ -199,19 +218,7 @@ func isAlone(c net.Conn) bool {
 func TestSingleConnectionWaitsAlone(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr := "127.0.0.1:0"
-			if network == "unix" {
-				addr = t.TempDir() + "/s"
-			}
-			l, err := s.Listen(network, addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { l.Close() })
+			s, l := soloListener(t, network)
 			c, peer := soloPair(t, s, l)
 			// An exchange whose message arrives before the Read needs no pass.
 			for end := time.Now().Add(time.Minute); !isAlone(c); exchange(t, c, peer) {
@@ -280,19 +287,7 @@ func exchangeLarge(t *testing.T, c, peer net.Conn, n int) {
 func TestLargeMessagesWaitAlone(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			s, err := NewSystem(Options{Mode: ModePlain, Loops: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr := "127.0.0.1:0"
-			if network == "unix" {
-				addr = t.TempDir() + "/s"
-			}
-			l, err := s.Listen(network, addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { l.Close() })
+			s, l := soloListener(t, network)
 			c, peer := soloPair(t, s, l)
 			d, peerOfD := soloPair(t, s, l)
 			e, peerOfE := soloPair(t, s, l)
