@@ -317,10 +317,38 @@ func TestCommitsWithoutTheLogShareSyncs(t *testing.T) {
 	}
 }
 
+// TestLoneCommits commits with one connection: by the log while the WAL grows, and by syncs where frames
+// are overwritten.
+// Promise: sqlitevfs/log-commits-left
+func TestLoneCommits(t *testing.T) {
+	needLog(t)
+	path := dbFile(t)
+	c := connect(t, path, NameLog)
+	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v)")
+	commits := func(what string, logged bool) {
+		t.Helper()
+		before := statsOf(path).Logged
+		for range 10 {
+			execSQL(t, c, "INSERT INTO t VALUES(1)")
+		}
+		if n := statsOf(path).Logged - before; logged && n < 8 || !logged && n > 0 {
+			t.Errorf("%s: %d of 10 commits are in the log", what, n)
+		}
+	}
+	commits("a new WAL", true)
+	commits("a new WAL", true)
+	query(t, c, "PRAGMA wal_checkpoint(RESTART)")
+	commits("a WAL that is used again", false)
+	commits("a WAL that is used again, to its end", false)
+	commits("behind the end", true)
+	query(t, c, "PRAGMA wal_checkpoint(TRUNCATE)")
+	commits("a WAL that was emptied", true)
+}
+
 // TestLogShared commits to the databases of one directory by several connections each,
 // while they are checkpointed.
 func TestLogShared(t *testing.T) {
-	name, _ := withoutTrials(t)
+	name, _ := withWholeLog(t)
 	dir := t.TempDir()
 	rows := 60
 	if testing.Short() {

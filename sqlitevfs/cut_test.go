@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
 
 const cutArg = "sqlitevfs-cut"
@@ -35,7 +38,13 @@ func cutProcess(args []string) int {
 		run("file:"+path+"?vfs=os", "PRAGMA synchronous=NORMAL; INSERT INTO t VALUES('unimportant')")
 		return 0
 	}
-	ours := "file:" + path + "?vfs=" + NameLog + params
+	// Its log takes commits that are alone too.
+	vfs.Register("base", &logBase{vfs.Find("os"), &failFS{FS: disk.OS}})
+	if err := Register("cut", Options{Base: "base", GroupLog: On}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ours := "file:" + path + "?vfs=cut" + params
 	run(ours, "PRAGMA synchronous=FULL; CREATE TABLE t(x)", "INSERT INTO t VALUES('filler')", "INSERT INTO t VALUES('filler')",
 		"PRAGMA wal_checkpoint(RESTART)", "INSERT INTO t VALUES('first')", "INSERT INTO t VALUES('first')")
 	p, err := os.ReadFile(path + "-wal")
@@ -48,7 +57,7 @@ func cutProcess(args []string) int {
 	}
 	switch other {
 	case "connection":
-		run("file:"+path+"?vfs="+NameLog, "PRAGMA synchronous=NORMAL; INSERT INTO t VALUES('unimportant')")
+		run("file:"+path+"?vfs=cut", "PRAGMA synchronous=NORMAL; INSERT INTO t VALUES('unimportant')")
 	case "process":
 		child := exec.Command(os.Args[0], cutArg, path, "", "only")
 		child.Stderr = os.Stderr

@@ -76,7 +76,8 @@
 //
 // # Limits
 //
-// A single database that commits alone gains little, and reads of cached pages gain nothing.
+// A single database that commits alone gains where its WAL grows, with ringside-log, and little
+// otherwise. Reads of cached pages gain nothing.
 // Transactions of more than 20 KiB do not use the log, which gains nothing for them.
 //
 // The VFS has no batch-atomic writes, even where the file system has them. The driver builds

@@ -123,7 +123,7 @@ func (f *faulty) SyncDir(dir string) error {
 // GroupLog returns options of a log that is so small that it wraps around, and that takes
 // most commits.
 func (f *faulty) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxRecord: 24 << 10, NoTrials: true, Local: true}
+	return grouplog.Options{FS: faultyFS{disk.OS, f}, SegmentSize: 32 << 10, MaxSize: 96 << 10, MaxRecord: 24 << 10, Always: true, Local: true}
 }
 
 type faultyFile struct {

@@ -236,6 +236,9 @@ func (f *file) Truncate(size int64) error {
 		}
 	}
 	err := f.File.Truncate(f.chunks(size))
+	if f.wal != nil && err == nil {
+		f.wal.truncated(size)
+	}
 	if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 && size == 0 && err == nil {
 		f.db.changed() // journal_mode=TRUNCATE
 	}

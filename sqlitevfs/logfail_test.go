@@ -349,12 +349,12 @@ func (b *logBase) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File
 }
 
 func (b *logBase) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxRecord: 24 << 10, NoTrials: true, Local: true}
+	return grouplog.Options{FS: b.fs, SegmentSize: 32 << 10, MaxSize: 128 << 10, MaxRecord: 24 << 10, Always: true, Local: true}
 }
 
-// withoutTrials registers a VFS whose log is small and takes each permitted commit. It
+// withWholeLog registers a VFS whose log is small and takes each permitted commit. It
 // returns the file system of the log.
-func withoutTrials(t *testing.T) (name string, fsys *failFS) {
+func withWholeLog(t *testing.T) (name string, fsys *failFS) {
 	t.Helper()
 	needLog(t)
 	logger, await := ringtest.Logger(t)
@@ -368,7 +368,7 @@ func withoutTrials(t *testing.T) (name string, fsys *failFS) {
 // function that commits a row to one of them.
 func failing(t *testing.T) (fsys *failFS, dir string, commit func(db int) error) {
 	t.Helper()
-	name, fsys := withoutTrials(t)
+	name, fsys := withWholeLog(t)
 	dir = t.TempDir()
 	var conns []*sqlite3.Conn
 	for i := range 4 {
@@ -594,7 +594,7 @@ func TestCheckpointSyncsTheWALFirst(t *testing.T) {
 // in its place. The log must not take syncs of the deleted WAL for syncs of the new one.
 // Promise: sqlitevfs/commits-log-replayed
 func TestDeletedWhileOpen(t *testing.T) {
-	name, _ := withoutTrials(t)
+	name, _ := withWholeLog(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	open := func(path string) *sqlite3.Conn {
@@ -643,7 +643,7 @@ func TestDeletedWhileOpen(t *testing.T) {
 // has synced it instead, as another connection to the database may do.
 // Promise: sqlitevfs/failure-log-wal
 func TestDetachedMeanwhile(t *testing.T) {
-	name, fsys := withoutTrials(t)
+	name, fsys := withWholeLog(t)
 	path := dbFile(t)
 	c := connect(t, path, name)
 	execSQL(t, c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(v); INSERT INTO t VALUES(1)")
@@ -677,7 +677,7 @@ func TestDetachedMeanwhile(t *testing.T) {
 func TestFailedLogIsNotKept(t *testing.T) {
 	defer func(d time.Duration) { logRetry = d }(logRetry)
 	logRetry = 0
-	name, fsys := withoutTrials(t)
+	name, fsys := withWholeLog(t)
 	dir := t.TempDir()
 	open := func(file string) *sqlite3.Conn {
 		c := connect(t, filepath.Join(dir, file), name)
@@ -705,7 +705,7 @@ func TestFailedLogIsNotKept(t *testing.T) {
 // TestDirectoryOfWALThatCannotBeSynced commits to a database in a directory that may not be read. As
 // without the log, the entry of its WAL is then not made durable, and commits sync the WAL.
 func TestDirectoryOfWALThatCannotBeSynced(t *testing.T) {
-	name, fsys := withoutTrials(t)
+	name, fsys := withWholeLog(t)
 	dir := t.TempDir()
 	commit := func(file string) {
 		t.Helper()

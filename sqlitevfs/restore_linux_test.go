@@ -86,7 +86,7 @@ func (b everyCommit) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.F
 }
 
 func (everyCommit) GroupLog() grouplog.Options {
-	return grouplog.Options{FS: disk.OS, FirstSegments: 4 << 20, NoTrials: true, Local: true}
+	return grouplog.Options{FS: disk.OS, FirstSegments: 4 << 20, Always: true, Local: true}
 }
 
 // serveUntilKilled commits to two databases by a log, and copies one after 40 of 80 commits.

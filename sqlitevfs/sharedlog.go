@@ -59,32 +59,9 @@ type logDir struct {
 var logs = struct {
 	mu   sync.Mutex
 	dirs map[logKey]*logDir
-	// ways chooses, for each device with an open log, between logs and syncs of WALs.
-	ways map[waysKey]*grouplog.Ways
 	// empty has the states in which logs were found without commits.
 	empty map[logKey]disk.State
-}{dirs: map[logKey]*logDir{}, ways: map[waysKey]*grouplog.Ways{}, empty: map[logKey]disk.State{}}
-
-type waysKey struct {
-	fs     disk.FS
-	device uint64
-}
-
-// waysOf returns the ways of the file system of a directory.
-func waysOf(key logKey) *grouplog.Ways {
-	if key.id == (disk.ID{}) {
-		return nil
-	}
-	logs.mu.Lock()
-	defer logs.mu.Unlock()
-	k := waysKey{key.fs, key.id.Device}
-	w := logs.ways[k]
-	if w == nil {
-		w = new(grouplog.Ways)
-		logs.ways[k] = w
-	}
-	return w
-}
+}{dirs: map[logKey]*logDir{}, empty: map[logKey]disk.State{}}
 
 // lockLogDir returns a directory, locked. unlock must be called on it.
 func lockLogDir(key logKey, dir string) *logDir {
@@ -110,9 +87,6 @@ func (d *logDir) unlock() {
 	}
 	if logs.dirs[d.key] == d {
 		delete(logs.dirs, d.key)
-	}
-	if len(logs.dirs) == 0 {
-		clear(logs.ways)
 	}
 }
 
@@ -348,7 +322,6 @@ func (v *ringVFS) acquireLog(database string, o Options) (*sharedLog, error) {
 	if err := d.waited(start); err != nil {
 		return nil, err
 	}
-	at.how.Ways = waysOf(at.key)
 	l, report, err := openLog(d.dir, at.how, o.Trace)
 	before := d.pending
 	d.pending = nil

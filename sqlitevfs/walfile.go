@@ -72,6 +72,13 @@ func (w *walFile) wrote(p []byte, off int64) {
 	}
 }
 
+// truncated records that the file was truncated.
+func (w *walFile) truncated(size int64) {
+	if handle := w.db.commits.attached(); handle != nil {
+		handle.Truncated(size)
+	}
+}
+
 // forget begins a new list of writes. The frames of the next commit are kept if the last
 // commit went to the log.
 func (w *walFile) forget(logged bool) {
@@ -151,26 +158,32 @@ func (w *walFile) logOrSync(handle *grouplog.WAL) (logged bool, err error) {
 	if !ok {
 		return false, handle.SyncBy(w.syncData)
 	}
-	if start := handle.DurableEnd(h); !w.header && start != 0 && start <= w.low && start < end {
-		turn := handle.Enter(end - start)
-		defer func() { handle.Leave(turn) }()
-		if turn.Log {
-			// Commit checks the chain of checksums. It detects frames that another
-			// connection wrote in the place of kept frames.
-			if p := w.frames.kept(start, end); p != nil {
-				return handle.Commit(w.head[:], start, p)
-			}
-			if int64(cap(w.buf)) < end-start {
-				w.buf = make([]byte, end-start)
-			}
-			p := w.buf[:end-start]
-			if n, _ := w.base.ReadAt(p, start); n == len(p) {
-				return handle.Commit(w.head[:], start, p)
-			}
+	start := handle.DurableEnd(h)
+	follows := !w.header && start != 0 && start <= w.low && start < end
+	if !follows {
+		start = w.low
+	}
+	turn := handle.Enter(start, end)
+	defer handle.Leave()
+	if turn.Log && follows {
+		// Commit checks the chain of checksums. It detects frames that another
+		// connection wrote in the place of kept frames.
+		if p := w.frames.kept(start, end); p != nil {
+			return handle.Commit(w.head[:], start, p)
+		}
+		if int64(cap(w.buf)) < end-start {
+			w.buf = make([]byte, end-start)
+		}
+		p := w.buf[:end-start]
+		if n, _ := w.base.ReadAt(p, start); n == len(p) {
+			return handle.Commit(w.head[:], start, p)
 		}
 	}
 	if err := handle.SyncBy(w.syncData); err != nil {
 		return false, err
+	}
+	if !turn.Next {
+		end = 0 // the next commit is a sync too, and need not know the end
 	}
 	handle.SyncedTo(h, end)
 	return false, nil

@@ -75,7 +75,7 @@ func benchCommits(b *testing.B, n int, commit func(*testWAL, int64, []byte) erro
 func BenchmarkRecover(b *testing.B) {
 	needLocks(b)
 	dir := b.TempDir()
-	l, _ := mustOpen(b, dir, Options{MaxSize: 96 << 20, NoTrials: true})
+	l, _ := mustOpen(b, dir, Options{MaxSize: 96 << 20, Always: true})
 	all := wals(b, dir, 16)
 	for _, w := range all {
 		w.attach(l)

@@ -3,7 +3,6 @@
 package grouplog
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +62,6 @@ type Log struct {
 
 	busy    atomic.Int64 // commits in progress, see Enter
 	company atomic.Int64 // their average, in sixteenths
-	ways    *Ways
 
 	mu         sync.Mutex
 	changed    *sync.Cond // free, failed or closed changed
@@ -132,7 +130,7 @@ func Open(dir string, o Options) (*Log, Report, error) {
 	if dir, err = directory(dir); err != nil {
 		return nil, Report{}, err
 	}
-	l := &Log{opts: o, ways: cmp.Or(o.Ways, new(Ways)), dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{}, unsynced: map[string]error{},
+	l := &Log{opts: o, dir: dir, path: filepath.Join(dir, o.Name), wals: map[*WAL]struct{}{}, unsynced: map[string]error{},
 		wakeup: make(chan struct{}, 1), quit: make(chan struct{})}
 	l.queue.MaxIdle, l.queue.MaxWait = gatherMaxIdle, gatherMaxWait
 	l.changed, l.idle = sync.NewCond(&l.mu), sync.NewCond(&l.mu)

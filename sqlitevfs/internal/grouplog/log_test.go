@@ -111,7 +111,7 @@ func TestSyncFreesRecords(t *testing.T) {
 func TestBusyLogGrows(t *testing.T) {
 	needLocks(t)
 	dir := t.TempDir()
-	o := Options{FirstSegments: minSegment, SegmentSize: 64 * minSegment, NoTrials: true}
+	o := Options{FirstSegments: minSegment, SegmentSize: 64 * minSegment, Always: true}
 	l, _ := mustOpen(t, dir, o)
 	w := wals(t, dir, 1)[0]
 	w.attach(l)

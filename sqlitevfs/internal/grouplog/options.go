@@ -29,11 +29,8 @@ type Options struct {
 	// MaxRecord is the maximum size of a commit in the log, in bytes of frames. Larger commits sync
 	// their WAL, because the log would only write their data twice. 0 means 20 KiB.
 	MaxRecord int
-	// NoTrials makes every commit of at most MaxRecord use the log, without measuring the gain.
-	// Tests set it.
-	NoTrials bool
-	// Ways is shared by all logs of a file system. Nil measures for this log only.
-	Ways *Ways
+	// Always makes every commit of at most MaxRecord use the log, also one that is alone. Tests set it.
+	Always bool
 	// Local restricts the log to WALs in its own directory. A log with others is left unchanged,
 	// see [ErrElsewhere].
 	Local bool

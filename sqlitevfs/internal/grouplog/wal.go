@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ringside-io/ringside/sqlitevfs/internal/disk"
 )
@@ -34,6 +33,8 @@ type WAL struct {
 
 	durableMu sync.Mutex
 	durable   extent // the part that the next record may continue
+
+	size atomic.Int64 // of the file when it was synced, as far as it is known
 
 	mu     sync.Mutex // one sync at a time
 	failed error
@@ -113,7 +114,9 @@ func (w *WAL) claim(path string) (err error) {
 	if err != nil {
 		return &SyncError{err}
 	}
-	return nil
+	size, err := w.file.Size()
+	w.size.Store(size)
+	return err
 }
 
 // SyncError is returned by Attach if the WAL or its directory could not be synced. It is then
@@ -127,37 +130,39 @@ func (e *SyncError) Unwrap() error { return e.Err }
 type Turn struct {
 	// Log reports that the commit should call Commit. Otherwise the commit gains nothing from the
 	// log, and should call Sync.
-	Log      bool
-	measured bool
+	Log bool
+	// Next reports that the log would take a commit of few frames behind this one, so that SyncedTo needs
+	// the end of this one.
+	Next bool
 }
 
-// Enter is called before making a commit with this many bytes of frames durable, and Leave
-// afterwards. A commit of at most MaxRecord bytes uses the log. Commits that are mostly alone are
-// measured both ways and use the faster one.
-func (w *WAL) Enter(frames int64) Turn {
+// Enter is called before making a commit durable whose frames are these bytes of the WAL, and Leave
+// afterwards. A commit of at most MaxRecord bytes uses the log if commits are mostly concurrent, and
+// where the WAL grows: a sync would then wait for the journal of the file system too. A commit that
+// is alone and overwrites frames has the same rate both ways, and takes less processor time by a sync.
+func (w *WAL) Enter(start, end int64) Turn {
 	l := w.log
-	l.ways.going.Add(1)
 	going := l.busy.Add(1)
 	// company is the average of about the last 16 commits, in sixteenths. A race may lose one.
 	company := l.company.Load()
 	company += going - company/16
 	l.company.Store(company)
-	switch {
-	case frames > int64(l.maxRecord(w.path)):
-		return Turn{}
-	case l.opts.NoTrials, company > 24: // more than 1.5 concurrent commits
-		return Turn{Log: true}
+	always, size := l.opts.Always || company > 24, w.size.Load() // more than 1.5 concurrent commits
+	return Turn{
+		Log:  (always || end > size) && end-start <= int64(l.maxRecord(w.path)),
+		Next: always || end >= size,
 	}
-	return Turn{l.ways.choice.logs(), true}
 }
 
 // Leave ends the commit that Enter began.
-func (w *WAL) Leave(t Turn) {
-	w.log.busy.Add(-1)
-	going := w.log.ways.going.Add(-1) + 1
-	if t.measured {
-		w.log.ways.choice.add(t.Log, going, time.Now())
-	}
+func (w *WAL) Leave() { w.log.busy.Add(-1) }
+
+// Truncated is called after the file was truncated to size bytes.
+func (w *WAL) Truncated(size int64) {
+	w.durableMu.Lock()
+	w.durable = extent{}
+	w.durableMu.Unlock()
+	w.size.Store(min(size, w.size.Load()))
 }
 
 // Dirty reports whether commits of the WAL are durable only in the log. Then Sync must succeed
@@ -191,12 +196,13 @@ type extent struct {
 }
 
 // SyncedTo must be called after the WAL was synced. All frames of this life up to end were written
-// before the sync, and end is the end of a transaction.
+// before the sync, and end is the end of a transaction. With an end of 0 the next commit cannot use the log.
 func (w *WAL) SyncedTo(h Header, end int64) {
 	e := w.extentAt(h, end)
 	w.durableMu.Lock()
 	w.durable = e
 	w.durableMu.Unlock()
+	w.size.Store(max(end, w.size.Load()))
 }
 
 // extentAt reads the checksum of the frames up to end. The last frame may have been synced while it
@@ -340,6 +346,9 @@ func (w *WAL) sync(sync func() error) error {
 	}
 	l := w.log
 	mark := w.last.Load() // their frames were written before
+	w.durableMu.Lock()
+	written := w.durable.end
+	w.durableMu.Unlock()
 	err := sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -350,6 +359,7 @@ func (w *WAL) sync(sync func() error) error {
 		l.unsynced[w.path] = err
 		return err
 	}
+	w.size.Store(max(written, w.size.Load()))
 	w.synced.Store(max(mark, w.synced.Load()))
 	l.full = false // segments may be free now
 	if mark > 0 {

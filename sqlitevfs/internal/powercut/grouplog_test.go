@@ -52,6 +52,7 @@ func recordLogged(t *testing.T, k work, together bool, names ...string) *powercu
 	if k.large {
 		v.MaxRecord = 15 << 10
 	}
+	v.Choose = k.choose
 	base := register(t, v)
 	if err := sqlitevfs.Register(base+"-ours", sqlitevfs.Options{Base: base, GroupLog: sqlitevfs.On}); err != nil {
 		t.Fatal(err)
@@ -94,6 +95,9 @@ func TestGroupLog(t *testing.T) {
 		dbs      []string
 	}{
 		{"one", work{commits: 12}, false, []string{"db"}},
+		{"one-choice", work{commits: 12, choose: true}, false, []string{"db"}},
+		{"rare-checkpoints-choice", work{commits: 12, choose: true, extra: "PRAGMA wal_autocheckpoint=20"}, false, []string{"db"}},
+		{"large-between-choice", work{commits: 6, large: true, choose: true}, false, []string{"db"}},
 		{"spill", work{commits: 8, spill: true}, false, []string{"db"}},
 		{"rare-checkpoints", work{commits: 12, extra: "PRAGMA wal_autocheckpoint=100"}, false, []string{"db"}},
 		{"large-between", work{commits: 6, large: true}, false, []string{"db"}},

@@ -55,6 +55,7 @@ func newMix(t *testing.T, seed uint64) *mix {
 	if m.rng.IntN(2) == 0 {
 		v.MaxRecord = 15 << 10
 	}
+	v.Choose = m.rng.IntN(2) == 0
 	stock := register(t, v)
 	m.vfs = []string{stock + "-log", stock + "-log", stock + "-log2", stock + "-plain", stock}
 	for name, log := range map[string]sqlitevfs.Switch{"-log": sqlitevfs.On, "-log2": sqlitevfs.On, "-plain": sqlitevfs.Off} {

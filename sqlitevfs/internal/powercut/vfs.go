@@ -20,6 +20,8 @@ type VFS struct {
 	// MaxRecord is the maximum size of a commit in the group log, in bytes. 0 means what a
 	// segment has room for.
 	MaxRecord int
+	// Choose makes a commit that is alone use the log only where the WAL grows, as in use.
+	Choose bool
 	// Covers makes a sync of a file cover the entries of its directory, as on file systems with a journal.
 	Covers bool
 
@@ -49,7 +51,7 @@ func (v *VFS) Ordered() bool { return v.Covers }
 // GroupLog returns the options of the group log: it is recorded, and so small that it wraps around.
 func (v *VFS) GroupLog() grouplog.Options {
 	return grouplog.Options{FS: recordedFS{v.r, v.p}, SegmentSize: 16 << 10, MaxSize: 48 << 10,
-		MaxRecord: cmp.Or(v.MaxRecord, 64<<10), NoTrials: true, Local: true}
+		MaxRecord: cmp.Or(v.MaxRecord, 64<<10), Always: !v.Choose, Local: true}
 }
 
 // OpenFilename opens a file, recorded if it lies in the recorder's directory.

@@ -64,6 +64,7 @@ type work struct {
 	spill   bool // a cache so small that pages are written before the commit
 	extra   string
 	large   bool // each third commit writes many pages
+	choose  bool // commits that are alone use the log only where the WAL grows
 	alone   bool // locking_mode=EXCLUSIVE, with the WAL's index in memory
 }
 
