@@ -658,6 +658,7 @@ func restoreWithoutLeader(t *testing.T) bool {
 	var index atomic.Uint64
 	c := startCluster(t, 3, Options{SnapshotEntries: 20, Election: time.Second, snapshotEvery: time.Hour,
 		around: func(n network) network { return lateCommits{n, &late, &index} }}, noBug)
+	c.campaign()
 	leader := c.commit("CREATE TABLE IF NOT EXISTS t(x)")
 	c.judge()
 	others := c.followers()
@@ -700,6 +701,109 @@ func restoreWithoutLeader(t *testing.T) bool {
 	<-over
 	c.start(leader.ID())
 	c.judge()
+	return true
+}
+
+// TestRestoreAfterHandOver: a member installs a snapshot whose data only the leader can give, and the leader hands over to
+// a member that has the data in its log and does not know that they are committed. That one leads, and
+// can give the data when the first member has acknowledged an entry.
+// Promise: replica/member-waits-files
+// Promise: replica/old-files-damage
+func TestRestoreAfterHandOver(t *testing.T) {
+	t.Parallel()
+	for !restoreAfterHandOver(t) { // an election came between, as on a busy machine
+	}
+}
+
+// restoreAfterHandOver reports whether the nodes led that it has chosen.
+func restoreAfterHandOver(t *testing.T) bool {
+	var late atomic.Pointer[string]
+	var index atomic.Uint64
+	var without atomic.Pointer[string] // the directory of the member that gets no files
+	c := startCluster(t, 3, Options{SnapshotEntries: 20, Election: time.Second, snapshotEvery: time.Hour,
+		around: func(n network) network { return lateCommits{n, &late, &index} },
+		disk: disk{around: func(path string, sync func() error) error {
+			if dir := without.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
+				return errors.New("refused by the test")
+			}
+			return sync()
+		}}}, noBug)
+	c.campaign()
+	old := c.commit("CREATE TABLE IF NOT EXISTS t(x)")
+	c.judge()
+	others := c.followers()
+	if len(others) != 2 || slices.Contains(others, old) {
+		return false
+	}
+	next, id, away := others[0], others[0].ID(), others[1].ID()
+	c.stop(away)
+	index.Store(next.raft.AppliedIndex())
+	late.Store(&id)
+	db := open(t, old, "db")
+	for range 60 {
+		if _, err := db.Exec("INSERT INTO t VALUES(1)"); err != nil {
+			return false
+		}
+	}
+	snapshot := old.raft.Snapshot()
+	must(t, snapshot.Error())
+	m, content, err := snapshot.Open()
+	must(t, err)
+	must(t, content.Close())
+	dir := filepath.Join(c.dir, away)
+	without.Store(&dir)
+	n := c.start(away)
+	until(t, "the member has installed the snapshot and lacks the data", func() bool {
+		return len(n.Status().Broken) > 0 || c.leader() != old
+	})
+	restores := func() bool { return len(n.Status().Broken) > 0 && n.raft.AppliedIndex() < m.Index }
+	until(t, "a leader that has the data", func() bool {
+		return n.repairs.leaderHas(t.Context(), old.progress.applied.Load()) || c.leader() != old
+	})
+	if c.leader() != old || !restores() {
+		return false
+	}
+	if old.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(next.Address())).Error() != nil {
+		return false
+	}
+	c.stop(old.ID())
+	if !restores() || next.raft.AppliedIndex() > index.Load() {
+		return false
+	}
+	until(t, "the new leader commits an entry, which the member acknowledges without the data", func() bool { return c.leader() == next })
+	if pos, err := next.Position("db"); err != nil || pos.Seq < 60 {
+		t.Errorf("%v: %v", pos, err)
+	}
+	if _, err := open(t, next, "db").Exec("INSERT INTO t VALUES(2)"); err != nil {
+		t.Logf("another election: %v", err)
+		return false
+	}
+	if _, err := open(t, n, "db", Stale(-1)).Exec("SELECT * FROM t"); err == nil {
+		t.Error("the member answers without the data")
+	}
+	if _, err := (fsm{n}).Snapshot(); err == nil {
+		t.Error("the member's log may be cut, which has what the member acknowledged")
+	}
+	marked := func() bool {
+		n.membership.mu.RLock()
+		defer n.membership.mu.RUnlock()
+		return n.membership.fetching
+	}
+	if !marked() {
+		t.Error("after a kill the old file would be taken for damage")
+	}
+	without.Store(nil)
+	until(t, "the member has the data", func() bool { return len(n.Status().Broken) == 0 })
+	must(t, n.raft.Snapshot().Error())
+	if marked() {
+		t.Error("after a kill damage would be taken for an old file")
+	}
+	late.Store(nil)
+	c.start(old.ID())
+	c.judge()
+	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "61" {
+		t.Errorf("%s rows", got)
+	}
 	return true
 }
 

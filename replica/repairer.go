@@ -12,7 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // repairer fetches the databases whose files cannot be used.
@@ -386,46 +389,91 @@ func (db *database) install(tmp string, pos Position) error {
 	return nil
 }
 
-// fetchAll fetches the databases that this node does not have in the state of a snapshot. It
-// returns when it has all of them: raft then assumes that this node has the snapshot.
+// fetchAll fetches the databases that this node does not have in the state of a snapshot, whose last entry
+// has an index. It returns when it has all of them, and reports that: raft then assumes that this node has the snapshot.
 //
-// Without a leader it returns earlier, and the fetches go on. Raft casts no vote before fetchAll
-// returns, and the other members may need this vote to commit what the snapshot has. No commit
-// can be lost by that: a majority without this node has the data.
-func (rp *repairer) fetchAll(dbs map[string]*database) error {
+// Without a usable leader it returns earlier, and the fetches go on. Raft casts no vote and acknowledges no entry
+// before fetchAll returns, and the other members may need either. A member that has the entries of the snapshot in its
+// log may not know that they are committed. It learns that when it leads and a majority has acknowledged an
+// entry of its own term. Only then does it apply them, and can give the files.
+//
+// No commit is lost by that. A leader sends a snapshot only to a member that lacks entries of it, so the majority that
+// acknowledged the last one of them is without this node, and has them all in files or logs. Later entries, which this
+// node acknowledges without the files, stay in its log until it has them, see fsm.Snapshot. They are of use together
+// with the state that another member has: until the files are there, this node cannot stand in for such a member. So
+// fetchAll does not return early only because a fetch is slow.
+func (rp *repairer) fetchAll(dbs map[string]*database, index uint64) (whole bool, err error) {
+	ctx, stop := context.WithCancel(rp.node.life.closing)
+	defer stop()
+	lost := make(chan struct{})
+	rp.node.life.over.Go(func() {
+		if rp.losesLeader(ctx, index) {
+			close(lost)
+		}
+	})
+	var lacking atomic.Bool
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 4)
-	begin := time.Now()
-	alone := func() bool {
-		return time.Since(begin) > 4*rp.node.opts.Election && time.Since(rp.node.raft.LastContact()) > 4*rp.node.opts.Election
-	}
 	for _, db := range dbs {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			rp.ensure(db, alone)
+			if !rp.ensure(db, lost) {
+				lacking.Store(true)
+			}
 		})
 	}
 	wg.Wait()
-	return rp.node.life.closing.Err()
+	return !lacking.Load(), rp.node.life.closing.Err()
 }
 
-// ensure waits until a database is complete on this node, or alone returns true. It does not wait for one
-// that was deleted after the snapshot: raft brings the deletion when it has the snapshot.
-func (rp *repairer) ensure(db *database, alone func() bool) {
+// losesLeader returns true when there was no usable leader for four times Options.Election, and false when ctx is done.
+func (rp *repairer) losesLeader(ctx context.Context, index uint64) bool {
+	election := rp.node.opts.Election
+	for usable := time.Now(); time.Since(usable) <= 4*election; {
+		if rp.leaderHas(ctx, index) {
+			usable = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(election / 4):
+		}
+	}
+	return true
+}
+
+// leaderHas reports whether a leader, which sends heartbeats and answers, has applied an entry.
+func (rp *repairer) leaderHas(ctx context.Context, index uint64) bool {
+	address, id := rp.node.raft.LeaderWithID()
+	if id == "" || time.Since(rp.node.raft.LastContact()) > rp.node.opts.Election {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, rp.node.opts.Election)
+	defer cancel()
+	has, err := rp.node.wire.progress(ctx, raft.Server{ID: id, Address: address})
+	return err == nil && has >= index
+}
+
+// ensure waits until a database is complete on this node, and reports that, or until lost is closed. It does not wait
+// for one that was deleted after the snapshot: raft brings the deletion when it has the snapshot.
+func (rp *repairer) ensure(db *database, lost <-chan struct{}) bool {
 	db.mu.Lock()
 	_ = db.load() // a file with another state is fetched
 	db.mu.Unlock()
-	for wait := time.Millisecond; rp.node.life.closing.Err() == nil; wait = min(2*wait, 50*time.Millisecond) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		db.mu.Lock()
 		done := db.broken == nil || db.gone || db.obsolete
 		db.mu.Unlock()
-		if done || alone() {
-			return
+		if done {
+			return true
 		}
 		select {
 		case <-time.After(wait):
+		case <-lost:
+			return false
 		case <-rp.node.life.closing.Done():
+			return false
 		}
 	}
 }

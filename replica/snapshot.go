@@ -92,7 +92,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 func (s *snapshot) Release() {}
 
 // Restore reads a manifest: at the start that of this node, later that of the leader, whose
-// databases are fetched before Restore returns.
+// databases are fetched before Restore returns, see fetchAll.
 func (f fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	var m manifest
@@ -210,15 +210,18 @@ func (f fsm) restore(m manifest) error {
 	}
 	f.progress.applied.Store(m.Index)
 	if running {
-		if err := f.repairs.fetchAll(names); err != nil {
+		whole, err := f.repairs.fetchAll(names, m.Index)
+		if err != nil {
 			return err
 		}
 		// raft removes the entries by which a file could be repaired after a power cut
 		if err := f.catalog.sync(); err != nil {
 			return err
 		}
-		if err := f.membership.setFetching(false); err != nil {
-			return err
+		if whole { // otherwise the next snapshot of this node does it, which is not taken before it has the files
+			if err := f.membership.setFetching(false); err != nil {
+				return err
+			}
 		}
 		f.catalog.sweep()
 	}
