@@ -1319,6 +1319,20 @@ func TestReceivedSnapshotIsMarked(t *testing.T) {
 	if marked() {
 		t.Error("a later snapshot of this node left the mark")
 	}
+	// After a restart the file may be old, or newer than what was applied. That is not known before the log was replayed.
+	db, err := n.catalog.named("db")
+	must(t, err)
+	unknown := func(is bool) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.unsure, db.ahead = is, is
+	}
+	unknown(true)
+	if _, err := (fsm{n}).Snapshot(); !errors.Is(err, errRecovering) {
+		t.Errorf("a snapshot, after which raft cuts its log, although the file may be old: %v", err)
+	}
+	unknown(false)
+	take()
 }
 
 // TestFirstSnapshotSyncs: the first snapshot after a start syncs all files. A process that was

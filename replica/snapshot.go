@@ -33,8 +33,8 @@ type databaseState struct {
 	Position Position `json:"position"`
 }
 
-// Snapshot returns an error while a database is not complete on this node: raft would drop
-// log entries that are needed to complete it.
+// Snapshot returns an error while a database is not complete on this node, or that is not known: raft would
+// drop log entries that are needed to complete it.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.progress.halted {
 		return nil, net.ErrClosed
@@ -49,6 +49,9 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	for _, db := range f.catalog.dbs {
 		db.mu.Lock()
 		state, broken := databaseState{db.id, db.name, db.pageSize, db.pos}, db.broken
+		if broken == nil && db.unsure && db.ahead {
+			broken = errRecovering // or the file is older than the last snapshot, see settle
+		}
 		db.mu.Unlock()
 		if broken != nil {
 			return nil, fmt.Errorf("replica: no snapshot while %s is not whole: %w", db.name, broken)
