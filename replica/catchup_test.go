@@ -144,7 +144,7 @@ func mustNamed(t *testing.T, n *Node, name string) *database {
 //
 // Promise: replica/verify-beside-writers
 func TestVerifyBesideWriters(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 10 * time.Second})
+	c := newCluster(t, 3, Options{})
 	leader, follower := c.leader(), c.followers()[0]
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)", "INSERT INTO t VALUES(randomblob(100000))")

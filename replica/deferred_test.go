@@ -279,7 +279,7 @@ func TestMerge(t *testing.T) {
 func TestEntriesInFlight(t *testing.T) {
 	var logs followerLogs
 	gate := make(chan struct{})
-	c := newCluster(t, 3, Options{Election: 10 * time.Second, disk: disk{written: logs.written}})
+	c := newCluster(t, 3, Options{disk: disk{written: logs.written}})
 	leader := c.leader()
 	c.judge()
 	logs.set(leader, func() error {

@@ -212,7 +212,7 @@ func TestImport(t *testing.T) {
 //
 // Promise: replica/close-transfers
 func TestHandOver(t *testing.T) {
-	c := newCluster(t, 3, Options{Election: 10 * time.Second})
+	c := newCluster(t, 3, Options{})
 	leader := c.leader()
 	execAll(t, open(t, leader, "db"), "CREATE TABLE t(x)")
 	c.judge()
@@ -226,7 +226,7 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 	execAll(t, open(t, c.leader(), "db"), "INSERT INTO t VALUES(1)")
-	if took := time.Since(begin); took > 5*time.Second { // an election begins then
+	if took := time.Since(begin); took > c.base.Election/2 { // an election begins then
 		t.Errorf("another leader after %v", took)
 	}
 }

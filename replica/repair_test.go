@@ -235,7 +235,7 @@ func TestPragmas(t *testing.T) {
 // and SQLite reads each of them.
 // Promise: replica/reader-stays-follower
 func TestPageFile(t *testing.T) {
-	c := newCluster(t, 2, Options{Election: 5 * time.Second}) // the transactions are large
+	c := newCluster(t, 2, Options{})
 	leader := c.leader()
 	must(t, leader.Create(t.Context(), "db", CreateOptions{PageSize: 512})) // a row fills a page
 	db := open(t, leader, "db")
@@ -271,7 +271,7 @@ func TestPageFile(t *testing.T) {
 // each step, also if the process ends there and the WAL's index is lost.
 // Promise: replica/files-follower-whole
 func TestKeptWAL(t *testing.T) {
-	c := newCluster(t, 2, Options{Election: 5 * time.Second})
+	c := newCluster(t, 2, Options{})
 	leader := c.leader()
 	db := open(t, leader, "db")
 	execAll(t, db, "CREATE TABLE t(x)")
@@ -578,7 +578,7 @@ func TestChanges(t *testing.T) {
 // its file, from each block of the WAL's index.
 // Promise: replica/log-carries-changes
 func TestChangesOfUnknownPages(t *testing.T) {
-	c := newCluster(t, 2, Options{Election: 5 * time.Second})
+	c := newCluster(t, 2, Options{})
 	leader, follower := c.leader(), c.followers()[0]
 	must(t, leader.Create(t.Context(), "db", CreateOptions{PageSize: 512})) // a row fills a page
 	db := open(t, leader, "db")
@@ -1082,7 +1082,7 @@ func TestHeartbeats(t *testing.T) {
 func TestHeaderOfNewWALIsSynced(t *testing.T) {
 	var mu sync.Mutex
 	synced := make(map[string]bool)
-	o := Options{Election: 5 * time.Second}
+	var o Options
 	o.disk.around = func(path string, f func() error) error {
 		p, _ := os.ReadFile(path)
 		err := f()
