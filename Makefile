@@ -58,9 +58,10 @@ test: ## the tests, the libraries' with the race detector where there is a C com
 	{ $(if $(PLAIN),wait $$plain || failed=1; )exit $$failed; } 2>/dev/null
 
 .PHONY: adapters
-adapters: ## the tests that compile longer than they run: of what adapts to pebble, Prometheus and OpenTelemetry, of builds of unchanged programs
+adapters: ## the tests that compile longer than they run: of what adapts to pebble, Prometheus and OpenTelemetry, of builds of unchanged programs; and a test at which the race detector reports package raft
 	$(GO) test $(QUICK) ./metrics/... ./ufile/pebblevfs
 	$(GO) test $(QUICK) -run '^($(BUILDS))$$' ./internal/overlay ./cmd/ringside
+	$(GO) test $(QUICK) -run '^TestAddresses$$' ./replica
 
 short: ## the same without the race detector, and the long ones shortened
 	$(GO) test -short work
