@@ -641,6 +641,33 @@ func (n lateCommits) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (r
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
+// lateCluster returns a cluster with two of its three nodes: the leader, and a member that has 60 rows of "db" in its log and does
+// not know that they are committed. away is the third one, which was stopped before, "" if an election came between.
+func lateCluster(t *testing.T, files disk) (c *cluster, commits lateCommits, leader, late *Node, away string) {
+	commits = lateCommits{late: new(atomic.Pointer[string]), index: new(atomic.Uint64)}
+	c = startCluster(t, 3, Options{SnapshotEntries: 20, Election: time.Second, snapshotEvery: time.Hour, disk: files,
+		around: func(n network) network { return lateCommits{n, commits.late, commits.index} }}, noBug)
+	c.campaign()
+	leader = c.commit("CREATE TABLE IF NOT EXISTS t(x)")
+	c.judge()
+	others := c.followers()
+	if len(others) != 2 || slices.Contains(others, leader) {
+		return c, commits, leader, nil, ""
+	}
+	late = others[0]
+	id := late.ID()
+	c.stop(others[1].ID())
+	commits.index.Store(late.raft.AppliedIndex())
+	commits.late.Store(&id)
+	db := open(t, leader, "db")
+	for range 60 {
+		if _, err := db.Exec("INSERT INTO t VALUES(1)"); err != nil {
+			return c, commits, leader, late, ""
+		}
+	}
+	return c, commits, leader, late, others[1].ID()
+}
+
 // TestRestoreWithoutLeader: a member installs a snapshot whose data only the leader can give, and
 // the leader dies. The third member has the data in its log, and needs the vote of the first
 // one to learn that they are committed.
@@ -654,30 +681,13 @@ func TestRestoreWithoutLeader(t *testing.T) {
 // restoreWithoutLeader reports whether the same node led until the test closed it. Another leader gives the files, and
 // without it no node can lead: it alone has its entries, and the first one, whose listener is closed, is not asked for a vote.
 func restoreWithoutLeader(t *testing.T) bool {
-	var late atomic.Pointer[string]
-	var index atomic.Uint64
-	c := startCluster(t, 3, Options{SnapshotEntries: 20, Election: time.Second, snapshotEvery: time.Hour,
-		around: func(n network) network { return lateCommits{n, &late, &index} }}, noBug)
-	c.campaign()
-	leader := c.commit("CREATE TABLE IF NOT EXISTS t(x)")
-	c.judge()
-	others := c.followers()
-	if len(others) != 2 || slices.Contains(others, leader) {
+	c, commits, leader, _, away := lateCluster(t, disk{})
+	if away == "" {
 		return false
-	}
-	id := others[0].ID()
-	c.stop(others[1].ID())
-	index.Store(others[0].raft.AppliedIndex())
-	late.Store(&id)
-	db := open(t, leader, "db")
-	for range 60 {
-		if _, err := db.Exec("INSERT INTO t VALUES(1)"); err != nil {
-			return false
-		}
 	}
 	must(t, leader.raft.Snapshot().Error())
 	must(t, leader.wire.listener.Close()) // it sends its snapshot, and gives no files
-	z := c.start(others[1].ID())
+	z := c.start(away)
 	until(t, "the member has installed the snapshot and lacks the data", func() bool {
 		return len(z.Status().Broken) > 0 || c.leader() != leader
 	})
@@ -689,7 +699,7 @@ func restoreWithoutLeader(t *testing.T) bool {
 		defer close(over)
 		_ = leader.Close()
 	}()
-	late.Store(nil)
+	commits.late.Store(nil)
 	c.mu.Lock()
 	delete(c.nodes, leader.ID())
 	c.mu.Unlock()
@@ -717,33 +727,15 @@ func TestRestoreAfterHandOver(t *testing.T) {
 
 // restoreAfterHandOver reports whether the nodes led that it has chosen.
 func restoreAfterHandOver(t *testing.T) bool {
-	var late atomic.Pointer[string]
-	var index atomic.Uint64
 	var without atomic.Pointer[string] // the directory of the member that gets no files
-	c := startCluster(t, 3, Options{SnapshotEntries: 20, Election: time.Second, snapshotEvery: time.Hour,
-		around: func(n network) network { return lateCommits{n, &late, &index} },
-		disk: disk{around: func(path string, sync func() error) error {
-			if dir := without.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
-				return errors.New("refused by the test")
-			}
-			return sync()
-		}}}, noBug)
-	c.campaign()
-	old := c.commit("CREATE TABLE IF NOT EXISTS t(x)")
-	c.judge()
-	others := c.followers()
-	if len(others) != 2 || slices.Contains(others, old) {
-		return false
-	}
-	next, id, away := others[0], others[0].ID(), others[1].ID()
-	c.stop(away)
-	index.Store(next.raft.AppliedIndex())
-	late.Store(&id)
-	db := open(t, old, "db")
-	for range 60 {
-		if _, err := db.Exec("INSERT INTO t VALUES(1)"); err != nil {
-			return false
+	c, commits, old, next, away := lateCluster(t, disk{around: func(path string, sync func() error) error {
+		if dir := without.Load(); dir != nil && strings.HasPrefix(path, *dir+"/") && strings.HasSuffix(path, "db.new") {
+			return errors.New("refused by the test")
 		}
+		return sync()
+	}})
+	if away == "" {
+		return false
 	}
 	snapshot := old.raft.Snapshot()
 	must(t, snapshot.Error())
@@ -763,11 +755,11 @@ func restoreAfterHandOver(t *testing.T) bool {
 	if c.leader() != old || !restores() {
 		return false
 	}
-	if old.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(next.Address())).Error() != nil {
+	if old.raft.LeadershipTransferToServer(raft.ServerID(next.ID()), raft.ServerAddress(next.Address())).Error() != nil {
 		return false
 	}
 	c.stop(old.ID())
-	if !restores() || next.raft.AppliedIndex() > index.Load() {
+	if !restores() || next.raft.AppliedIndex() > commits.index.Load() {
 		return false
 	}
 	until(t, "the new leader commits an entry, which the member acknowledges without the data", func() bool { return c.leader() == next })
@@ -798,7 +790,7 @@ func restoreAfterHandOver(t *testing.T) bool {
 	if marked() {
 		t.Error("after a kill damage would be taken for an old file")
 	}
-	late.Store(nil)
+	commits.late.Store(nil)
 	c.start(old.ID())
 	c.judge()
 	if got := value(t, open(t, c.leader(), "db"), "SELECT count(*) FROM t"); got != "61" {

@@ -227,7 +227,7 @@ func (f *file) Truncate(size int64) error {
 		return err
 	}
 	if f.wal != nil {
-		f.wal.forget(false)
+		f.wal.truncated(size)
 	}
 	if f.frames != nil {
 		f.frames.changed()
@@ -236,9 +236,6 @@ func (f *file) Truncate(size int64) error {
 		}
 	}
 	err := f.File.Truncate(f.chunks(size))
-	if f.wal != nil && err == nil {
-		f.wal.truncated(size)
-	}
 	if f.flags&vfs.OPEN_MAIN_JOURNAL != 0 && size == 0 && err == nil {
 		f.db.changed() // journal_mode=TRUNCATE
 	}

@@ -72,8 +72,9 @@ func (w *walFile) wrote(p []byte, off int64) {
 	}
 }
 
-// truncated records that the file was truncated.
+// truncated records that the file is truncated.
 func (w *walFile) truncated(size int64) {
+	w.forget(false)
 	if handle := w.db.commits.attached(); handle != nil {
 		handle.Truncated(size)
 	}

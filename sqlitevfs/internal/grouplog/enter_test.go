@@ -20,18 +20,18 @@ func TestEnter(t *testing.T) {
 		}
 		w.wal.Leave()
 	}
-	at := w.wal.size.Load()
+	at := w.wal.size
 	for range 32 {
 		enter("small and alone, the WAL grows", at, small, true, true)
 	}
 	enter("large and alone, the WAL grows", at, large, false, true)
-	w.wal.size.Store(at + 2*small)
+	w.wal.size = at + 2*small
 	enter("small and alone, in the WAL", at, small, false, false)
 	enter("small and alone, the last of the WAL", at+small, small, false, true)
 	enter("small and alone, behind it", at+2*small, small, true, true)
 	w.wal.Truncated(at)
 	enter("small and alone, the WAL was truncated", at, small, true, true)
-	w.wal.size.Store(at + large)
+	w.wal.size = at + large
 	for range 8 {
 		w.wal.Enter(at, at+small)
 	}

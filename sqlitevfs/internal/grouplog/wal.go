@@ -33,8 +33,7 @@ type WAL struct {
 
 	durableMu sync.Mutex
 	durable   extent // the part that the next record may continue
-
-	size atomic.Int64 // of the file when it was synced, as far as it is known
+	size      int64  // of the file when it was synced, as far as it is known
 
 	mu     sync.Mutex // one sync at a time
 	failed error
@@ -114,8 +113,7 @@ func (w *WAL) claim(path string) (err error) {
 	if err != nil {
 		return &SyncError{err}
 	}
-	size, err := w.file.Size()
-	w.size.Store(size)
+	w.size, err = w.file.Size()
 	return err
 }
 
@@ -147,7 +145,10 @@ func (w *WAL) Enter(start, end int64) Turn {
 	company := l.company.Load()
 	company += going - company/16
 	l.company.Store(company)
-	always, size := l.opts.Always || company > 24, w.size.Load() // more than 1.5 concurrent commits
+	always := l.opts.Always || company > 24 // more than 1.5 concurrent commits
+	w.durableMu.Lock()
+	size := w.size
+	w.durableMu.Unlock()
 	return Turn{
 		Log:  (always || end > size) && end-start <= int64(l.maxRecord(w.path)),
 		Next: always || end >= size,
@@ -157,12 +158,11 @@ func (w *WAL) Enter(start, end int64) Turn {
 // Leave ends the commit that Enter began.
 func (w *WAL) Leave() { w.log.busy.Add(-1) }
 
-// Truncated is called after the file was truncated to size bytes.
+// Truncated is called when the file is truncated to size bytes.
 func (w *WAL) Truncated(size int64) {
 	w.durableMu.Lock()
-	w.durable = extent{}
-	w.durableMu.Unlock()
-	w.size.Store(min(size, w.size.Load()))
+	defer w.durableMu.Unlock()
+	w.durable, w.size = extent{}, min(size, w.size)
 }
 
 // Dirty reports whether commits of the WAL are durable only in the log. Then Sync must succeed
@@ -200,9 +200,8 @@ type extent struct {
 func (w *WAL) SyncedTo(h Header, end int64) {
 	e := w.extentAt(h, end)
 	w.durableMu.Lock()
-	w.durable = e
-	w.durableMu.Unlock()
-	w.size.Store(max(end, w.size.Load()))
+	defer w.durableMu.Unlock()
+	w.durable, w.size = e, max(end, w.size)
 }
 
 // extentAt reads the checksum of the frames up to end. The last frame may have been synced while it
@@ -359,7 +358,9 @@ func (w *WAL) sync(sync func() error) error {
 		l.unsynced[w.path] = err
 		return err
 	}
-	w.size.Store(max(written, w.size.Load()))
+	w.durableMu.Lock()
+	w.size = max(written, w.size)
+	w.durableMu.Unlock()
 	w.synced.Store(max(mark, w.synced.Load()))
 	l.full = false // segments may be free now
 	if mark > 0 {
